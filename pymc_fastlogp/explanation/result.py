@@ -149,7 +149,7 @@ class Explanation(Shown):
     expected : str
         Sentence on the gain by ``reparametrize=True``, empty if only a pilot run can tell.
     tables : mapping of str to str
-        Rows that were read for each likelihood over a table.
+        Rows that were read, or are going to be read, for each likelihood over a table.
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ("rewrites", "rows")

@@ -14,9 +14,10 @@ from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome, natu
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
-from pymc_fastlogp.models.table_rows import TableRows, without_tables
+from pymc_fastlogp.models.table_rows import RowsRead, TableRows, without_tables
 from pymc_fastlogp.models.validate import model_with_variables, validated_model
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD
+from pymc_fastlogp.tables.progress import progress_shown
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -36,6 +37,9 @@ def explain(
     The log density is rewritten with the plugin on as PyMC and nutpie do, and its gradient as in mode
     NUMBA. Nothing is compiled, sampled or changed. Each decision is also a line of level INFO on
     ``logging.getLogger("pymc_fastlogp")``, here and in every compilation.
+
+    Of a table a sample of at most 100 000 rows is read, which decides how all rows are going to be read. Rewrites and kernels are those of the sample,
+    until a compilation has read all rows.
 
     Parameters
     ----------
@@ -73,7 +77,8 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
-    reduced, tables = without_tables(model_with_variables("explain", model))
+    with progress_shown(True):
+        reduced, tables = without_tables(model_with_variables("explain", model), RowsRead.SAMPLE)
     model = validated_model("explain", reduced, freeze_model=freeze_model, gradient=False)
     with compiling():
         is_frozen = freeze_model and can_be_frozen(model)

@@ -18,6 +18,8 @@ columns are merged, too: :mod:`pymc_fastlogp.tables.factors`. Potentials that ar
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +37,7 @@ from pymc_fastlogp.tables.expressions import (
     expression_of_column,
     expressions_in,
 )
-from pymc_fastlogp.tables.plan import Plan, Way
+from pymc_fastlogp.tables.plan import Outlook, Plan, Way
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -46,7 +48,7 @@ logger = logging.getLogger("pymc_fastlogp")
 
 
 class TableRows(NamedTuple):
-    """Rows of a table that a likelihood reads.
+    """Rows of a table that a likelihood reads: all, or those of a sample.
 
     Attributes
     ----------
@@ -62,6 +64,8 @@ class TableRows(NamedTuple):
         Axis of the rows in the elementwise log density.
     is_from_disk : bool
         Whether a process before has read the rows.
+    outlook : Outlook, optional
+        Estimates for all rows, if the rows are those of the sample.
     """
 
     columns: tuple[str, ...]
@@ -69,23 +73,38 @@ class TableRows(NamedTuple):
     plan: Plan
     rows: Summary
     axis: int
-    is_from_disk: bool
+    is_from_disk: bool = False
+    outlook: Outlook | None = None
 
     def sentence(self) -> str:
-        """Return the number of rows before and after, and how they were read."""
-        n_cells, names = self.rows.n_cells, ", ".join(self.columns)
+        """Return the number of rows before and after, and how they were or are going to be read."""
+        outlook, names = self.outlook, ", ".join(self.columns)
+        if outlook is None:
+            source = ", found on disk" if self.is_from_disk else ""
+            if self.plan.way is Way.LOADED:
+                loaded = f"loaded, since rows of {names} hardly repeat"
+                return f"{self.rows.n_rows} rows of a table are {loaded}{source}"
+            return f"{self.rows.n_rows} rows of a table are {self._reduced(str(self.rows.n_cells))}{source}"
+        if outlook.loading:
+            return outlook.loading
+        n_sample = self.rows.n_rows
+        if outlook.n_rows == n_sample:
+            n_rows, n_cells, estimated = str(n_sample), str(outlook.n_cells), ""
+        else:
+            n_rows, n_cells = str(outlook.n_rows or "all"), f"about {outlook.n_cells}"
+            estimated = f"; estimated from {n_sample} rows"
+        return f"{n_rows} rows of a table are to be read as {self._reduced(n_cells)}{estimated}"
+
+    def _reduced(self, n_cells: str) -> str:
+        """Return the number of cells, and how the engine finds them."""
+        names = ", ".join(self.columns)
         match self.plan.way:
-            case Way.LOADED:
-                result = f"loaded, since rows of {names} hardly repeat"
-            case Way.GROUPED:
-                result = f"{n_cells} distinct rows with counts ({self.engine}: GROUP BY {names})"
             case Way.FACTORED:
-                result = f"{n_cells} {_factors(self.plan)} ({self.engine}: {names} in batches)"
+                return f"{n_cells} {_factors(self.plan)} ({self.engine}: {names} in batches)"
             case Way.EVALUATED:
-                of = _texts(self.plan.keys)
-                result = f"{n_cells} distinct rows of {of} with counts ({self.engine}: {names} in batches)"
-        source = ", found on disk" if self.is_from_disk else ""
-        return f"{self.rows.n_rows} rows of a table are {result}{source}"
+                of = f"of {_texts(self.plan.keys)} with counts"
+                return f"{n_cells} distinct rows {of} ({self.engine}: {names} in batches)"
+        return f"{n_cells} distinct rows with counts ({self.engine}: GROUP BY {names})"
 
 
 def _factors(plan: Plan) -> str:
@@ -124,15 +143,25 @@ class Reduced(NamedTuple):
     tables: Mapping[str, TableRows]
 
 
-def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
+class RowsRead(Enum):
+    """Rows of a table by which a model is reduced."""
+
+    ALL = auto()
+    # The sample that decides how rows are read, unless all rows were read before.
+    SAMPLE = auto()
+    # Those that the placeholders hold.
+    FIRST = auto()
+
+
+def without_tables(model: "pm.Model", rows: RowsRead = RowsRead.ALL) -> Reduced:
     """Return a model whose likelihoods read distinct rows with counts in place of tables.
 
     Parameters
     ----------
     model : pymc.Model
         The model, returned as it is if it reads no table.
-    first_rows : bool
-        Whether the rows are those that the placeholders hold, in place of all.
+    rows : RowsRead
+        Rows of the tables.
 
     Raises
     ------
@@ -154,18 +183,9 @@ def without_tables(model: "pm.Model", *, first_rows: bool = False) -> Reduced:
     likelihoods = [x for x in found if x is not None]
     for x in likelihoods:  # before rows are read
         logger.info("%s: %s (%s)", x.factor.name, _intent(x.plan), x.table.engine)
-    tables: dict[str, TableRows] = {}
+    tables = {x.factor.name: x.read(rows) for x in likelihoods}
     for x in likelihoods:
-        rows = (x.table.first_rows if first_rows else x.table.rows)(x.plan)
-        tables[x.factor.name] = TableRows(
-            x.names,
-            x.table.engine,
-            x.plan,
-            rows,
-            x.axis,
-            not first_rows and x.table.is_from_disk(x.plan),
-        )
-        x.replace(copy, rows)
+        x.replace(copy, tables[x.factor.name].rows)
     return Reduced(copy, tables)
 
 
@@ -199,12 +219,12 @@ class LikelihoodOfTable:
     @classmethod
     def of(cls, model: "pm.Model", factor: Any) -> "LikelihoodOfTable | None":
         """Return the likelihood of a factor, None if the factor reads no table."""
-        graphs = [factor, *_value_of(model, factor)]
+        graphs = graphs_of(model, factor)
         columns = columns_in(graphs)
         if not columns:
             return None
-        axis = _axis(model, factor, columns)
-        table = _table_of(factor.name, columns)
+        axis = axis_of_rows(model, factor, columns)
+        table = table_of(factor.name, columns)
         expressions = expressions_in(graphs) or _as_expressions(columns)
         density = DensityOfRow.of(graphs, expressions)
         plan = table.plan([*dict.fromkeys(expressions.values())], density)
@@ -215,6 +235,18 @@ class LikelihoodOfTable:
         """Return the names of the columns, in the order of the table."""
         read = {column.name for x in self.plan.expressions for column in x.columns}
         return tuple(x for x in self.table.columns if x in read)
+
+    def read(self, rows: RowsRead) -> TableRows:
+        """Return the rows."""
+        table, plan = self.table, self.plan
+        of_likelihood = partial(TableRows, self.names, table.engine, plan, axis=self.axis)
+        if rows is RowsRead.FIRST:
+            return of_likelihood(table.first_rows(plan))
+        if rows is RowsRead.SAMPLE and not table.has_read(plan):
+            outlook = table.outlook(plan)
+            return of_likelihood(outlook.rows, outlook=outlook)
+        found = table.rows(plan)
+        return of_likelihood(found, is_from_disk=table.is_from_disk(plan))
 
     def replace(self, model: "pm.Model", rows: Summary) -> None:
         """Replace the factor by that of weighted rows, in place."""
@@ -263,9 +295,9 @@ def _variables(model: "pm.Model") -> list[Variable]:
     return [*model.basic_RVs, *values, *model.potentials, *model.deterministics]
 
 
-def _value_of(model: "pm.Model", factor: Variable) -> list[Variable]:
-    """Return the value of an observed variable, nothing for a potential."""
-    return [model.rvs_to_values[factor]] if factor in model.rvs_to_values else []
+def graphs_of(model: "pm.Model", factor: Variable) -> list[Variable]:
+    """Return an observed variable and its value, or a potential."""
+    return [factor, model.rvs_to_values[factor]] if factor in model.rvs_to_values else [factor]
 
 
 def _refuse_values_by_row(model: "pm.Model") -> None:
@@ -292,8 +324,14 @@ def _refuse_other_observed(model: "pm.Model", factor: Variable) -> None:
             )
 
 
-def _table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
-    """Return the one table of a likelihood."""
+def table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
+    """Return the one table of a likelihood.
+
+    Raises
+    ------
+    ValueError
+        If there are several tables, or the table is that of another process.
+    """
     tables = {id(x.table): x.table for x in columns.values()}
     if None in tables.values():
         raise ValueError(
@@ -307,8 +345,14 @@ def _table_of(name: str, columns: Mapping[Variable, Column]) -> Any:
     return table
 
 
-def _axis(model: "pm.Model", factor: Any, columns: Iterable[Variable]) -> int:
-    """Return the axis of the rows in the elementwise log density of a factor."""
+def axis_of_rows(model: "pm.Model", factor: Any, columns: Iterable[Variable]) -> int:
+    """Return the axis of the rows in the elementwise log density of a factor.
+
+    Raises
+    ------
+    ValueError
+        If the factor is not evaluated row by row.
+    """
     if model.named_vars_to_dims.get(factor.name):
         raise ValueError(
             f"{factor.name} has dims, but rows of a table have no coordinates: leave dims out."

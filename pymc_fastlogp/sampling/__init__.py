@@ -10,6 +10,7 @@ callback directly. Numba compiles a graph only if the graph needs other Ops than
     request, pipeline           arguments and stages of a compilation
     sample, routing             sample, and the tables that select sampler and compiler
     log_likelihood              compute_log_likelihood
+    row_log_likelihood          log_likelihood_to_zarr
     predictions                 predict_to_parquet
     reparametrize               reparametrize
     compile_kwargs              compile_kwargs: the same callbacks in nutpie's own compilation
@@ -23,12 +24,14 @@ from pymc_fastlogp.sampling.compile_model import compile_pymc_model
 from pymc_fastlogp.sampling.log_likelihood import compute_log_likelihood
 from pymc_fastlogp.sampling.predictions import predict_to_parquet
 from pymc_fastlogp.sampling.reparametrize import reparametrize
+from pymc_fastlogp.sampling.row_log_likelihood import log_likelihood_to_zarr
 from pymc_fastlogp.sampling.sample import sample
 
 __all__ = [
     "compile_kwargs",
     "compile_pymc_model",
     "compute_log_likelihood",
+    "log_likelihood_to_zarr",
     "predict_to_parquet",
     "reparametrize",
     "sample",

@@ -7,20 +7,26 @@ the pointwise log likelihood, such as PSIS-LOO or WAIC,
 
     \sum_{i=1}^N f\big(\log p(y_i \mid \theta_1), \ldots, \log p(y_i \mid \theta_S)\big)
     = \sum_u n_u f\big(\log p(y_u \mid \theta_1), \ldots, \log p(y_u \mid \theta_S)\big)
+
+Rows that are merged to triangular factors differ within a cell. The weighted points of a cell have the sum of the log likelihoods of its rows.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.table_rows import TableRows, without_tables
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.tables.cells import sort_by_cell
 from pymc_fastlogp.tables.plan import Way
 
 if TYPE_CHECKING:
     import pymc as pm
-    from xarray import Dataset, DataTree
+    from xarray import DataArray, Dataset, DataTree
+
+    from pymc_fastlogp.tables.factors import Factors
 
 
 def compute_log_likelihood(
@@ -37,6 +43,9 @@ def compute_log_likelihood(
 
     For a likelihood ``y`` over a table, ``log_likelihood["y"]`` has the log likelihood of *one* row of each cell, not multiplied with the number of rows. This number is
     the coordinate ``y_n_rows``. A sum over all rows is a sum over cells, weighted by these numbers.
+
+    If rows are merged to triangular factors, ``log_likelihood["y_by_cell"]`` has the *sum* of the log likelihoods of the rows of each cell, for leaving out one cell at a
+    time. Coordinates are the keys of the cells and the numbers of rows, ``y_by_cell_n_rows``. :func:`~pymc_fastlogp.log_likelihood_to_zarr` has the values of single rows.
 
     Parameters
     ----------
@@ -65,17 +74,11 @@ def compute_log_likelihood(
     TypeError
         If there is no PyMC model.
     ValueError
-        For a model of a table that :func:`~pymc_fastlogp.sample` refuses, or whose rows are merged to triangular factors.
+        For a model of a table that :func:`~pymc_fastlogp.sample` refuses.
     """
     import pymc as pm
 
     reduced, tables = without_tables(model_with_variables("compute_log_likelihood", model))
-    for name in tables if var_names is None else var_names:
-        if name in tables and tables[name].plan.way is Way.FACTORED:
-            raise ValueError(
-                f"{name} has no log likelihood of single rows, since rows are merged to triangular factors: call"
-                " pm.compute_log_likelihood inside of `with table.use(rows):`, for some rows at a time."
-            )
     found = pm.compute_log_likelihood(
         idata,
         var_names=var_names,
@@ -86,14 +89,40 @@ def compute_log_likelihood(
         **kwargs,
     )
     for name in tables.keys() & found.keys():
-        counts = tables[name].rows.points(config.floatX).weights
-        if counts is None:
+        points = tables[name].rows.points(config.floatX)
+        if points.weights is None:
             continue
         dims = [dim for dim in found[name].dims if dim not in sample_dims]
         dim = dims[tables[name].axis]
-        found = found.assign_coords({f"{name}_n_rows": (dim, counts)})
+        if tables[name].plan.way is Way.FACTORED:
+            by_cell = _sums_of_cells(found[name], dim, tables[name])
+            found = found.drop_vars([name, dim]).merge(by_cell)
+            continue
+        found = found.assign_coords({f"{name}_n_rows": (dim, points.weights)})
         found[name] = found[name] / found[f"{name}_n_rows"]
     if not extend_inferencedata:
         return found
     idata["log_likelihood"] = found
     return idata
+
+
+def _sums_of_cells(of_points: "DataArray", dim: Hashable, table: TableRows) -> "DataArray":
+    """Return the log likelihoods of weighted points, summed over the points of each cell."""
+    from xarray import apply_ufunc
+
+    cells = cast("Factors", table.rows)
+    points = cells.points(config.floatX).columns
+    order, starts = sort_by_cell({name: points[name] for name in cells.keys}, of_points.sizes[dim])
+    name = f"{of_points.name}_by_cell"
+    summed = apply_ufunc(
+        np.add.reduceat,
+        of_points.isel({dim: order}),
+        input_core_dims=[[dim]],
+        output_core_dims=[[f"{name}_dim_0"]],
+        exclude_dims={dim},
+        kwargs={"indices": starts, "axis": -1},
+    )
+    of_cells = {x.text: cells.keys[str(k)] for k, x in enumerate(table.plan.keys)}
+    of_cells[f"{name}_n_rows"] = cells.counts
+    coords = {key: (f"{name}_dim_0", x) for key, x in of_cells.items()}
+    return summed.rename(name).assign_coords(coords)

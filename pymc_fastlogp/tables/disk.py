@@ -29,7 +29,7 @@ from pymc_fastlogp.tables.source import Source
 
 PREFIX = "pymc_fastlogp.table."
 # Number of the format of parts, and of the arithmetic of summaries: files with another number are not found.
-FORMAT = 1
+FORMAT = 2
 # Bytes of all parts.
 LIMIT = 512 * 2**20
 # Larger parts are not stored: a few of them would evict all others.

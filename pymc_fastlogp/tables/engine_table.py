@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cached_property, reduce
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,22 @@ from pymc_fastlogp.tables.memory import as_text, free_memory
 from pymc_fastlogp.tables.plan import (
     N_SAMPLE,
     Density,
+    Outlook,
     Plan,
     Way,
+    expected_cells,
     n_points,
     plan_of,
     summarize,
 )
 from pymc_fastlogp.tables.progress import reading, report
+from pymc_fastlogp.tables.sample import RandomSample
 from pymc_fastlogp.tables.source import Source, source_of
 
 # Rows that a placeholder holds.
 N_PLACEHOLDER = 1000
+# Rows that the sample is drawn from, at most.
+N_SCANNED = 2_000_000
 # Peak memory of a compilation from frozen data, in multiples of the data.
 PEAK = 8
 BYTES = 8
@@ -130,7 +136,7 @@ class Table:
         return [*self._sorted_levels(column)]
 
     def plan(self, expressions: Sequence[Expression], density: Density) -> Plan:
-        """Return how the rows are read that a log density needs. At most 100 000 rows are read for that, and the number of rows.
+        """Return how the rows are read that a log density needs. A sample of rows is read for that, and the number of rows if the sample hardly repeats.
 
         Raises
         ------
@@ -155,13 +161,27 @@ class Table:
             part._check_unchanged()
         if plan not in self._rows:
             parts = [part._summary(plan) for part in (self, *self._added)]
-            self._rows[plan] = reduce(_merged, parts)
+            self._rows[plan] = reduce(lambda a, b: a.merge(b), parts)
         return self._rows[plan]
 
     def first_rows(self, plan: Plan) -> Summary:
         """Return the summary of the rows that the placeholders hold."""
         values = {x: self._placeholders[x].get_value() for x in self._in_order(plan.expressions)}
         return summarize(plan, plan.values(values))
+
+    def outlook(self, plan: Plan) -> Outlook:
+        """Return what is known of the rows that a plan needs before they are read: their sample, and estimates from it."""
+        rows = summarize(plan, plan.values(self._sample(self._in_order(plan.expressions))))
+        n_rows = None if self._n_rows is None else self.n_rows
+        if isinstance(rows, AllRows):
+            return Outlook(rows, n_rows, self.n_rows, self._loading(plan))
+        return Outlook(rows, n_rows, round(expected_cells(rows.counts, n_rows or inf)))
+
+    def has_read(self, plan: Plan) -> bool:
+        """Return whether all rows were read before for a plan, by this process or another that stored them on disk."""
+        return plan in self._rows or all(
+            x._stored.read(*_name_on_disk(plan)) is not None for x in (self, *self._added)
+        )
 
     def is_from_disk(self, plan: Plan) -> bool:
         """Return whether the summary of a plan was found on disk, which a process before has read."""
@@ -198,7 +218,7 @@ class Table:
         """
         added = self._table_of_new(rows, key, self.columns)
         # Read before anything changes, so that new rows that raise are not added.
-        merged = {plan: _merged(x, added._summary(plan)) for plan, x in self._rows.items()}
+        merged = {plan: x.merge(added._summary(plan)) for plan, x in self._rows.items()}
         self._added.append(added)
         self._rows = merged
 
@@ -253,8 +273,7 @@ class Table:
             with reading(f"{self.engine} reads {names}", self._source.percent):
                 return arrays_of(self._read(plan))
 
-        keys, others = ([(x.text, x.dtype) for x in xs] for xs in (plan.keys, plan.others))
-        summary = summary_of(self._part(("rows", plan.way.value, keys, others), read))
+        summary = summary_of(self._part(_name_on_disk(plan), read))
         if not is_read:
             self._plans_from_disk.add(plan)
         if self._n_rows is None:
@@ -308,40 +327,66 @@ class Table:
     def _sample(self, columns: tuple[Column, ...]) -> dict[Column, np.ndarray]:
         if columns not in self._samples:
             name = ("sample", *((x.name, x.is_coded) for x in columns))
-            values = self._part(name, lambda: self._read_sample(columns)).values()
-            self._samples[columns] = dict(zip(columns, values, strict=True))
+            arrays = self._part(name, lambda: self._read_sample(columns))
+            for n in arrays.pop("n_rows"):
+                self._note_n_rows(int(n))
+            self._samples[columns] = dict(zip(columns, arrays.values(), strict=True))
         return self._samples[columns]
 
     def _read_sample(self, columns: tuple[Column, ...]) -> dict[str, np.ndarray]:
-        frame = self._collect(self._select(columns).head(N_SAMPLE))
-        if not len(frame):
+        """Return the values of a sample of rows by place, and the number of rows if known."""
+        names, sample = _names(columns), RandomSample(N_SAMPLE)
+        found: list[list[np.ndarray]] = []
+        with (
+            reading(f"{self.engine} reads a sample of {', '.join(names)}", self._source.percent),
+            closing(self._source.spread_batches(names, N_SCANNED)) as batches,
+        ):
+            for batch in batches:
+                rows = batch[sample.candidates(len(batch))]
+                found.append([self._values(x, rows) for x in columns])
+        if not sample.n_seen:
             raise ValueError("the table has no rows: look at its filters.")
-        return {str(k): self._values(x, frame) for k, x in enumerate(columns)}
+        places = sample.places()
+        values = (np.concatenate(x)[places] for x in zip(*found, strict=True))
+        is_all = sample.n_seen < N_SCANNED
+        known = self._source.n_rows or (sample.n_seen if is_all else None)
+        n_rows = np.array([] if known is None else [known], np.int64)
+        return {str(k): x for k, x in enumerate(values)} | {"n_rows": n_rows}
 
     def _select(self, columns: Sequence[Column]) -> Any:
         return self._source.frame.select(_names(columns))
 
     def _read(self, plan: Plan) -> Summary:
         columns = self._in_order(plan.expressions)
-        if plan.way is Way.LOADED and self._fits(columns):
-            return summarize(plan, plan.values(self._all_values(columns)))
         # Half of the memory for cells, since a merge holds two summaries.
         width = n_points(len(plan.others)) * (1 + len(plan.expressions))
         most = int(free_memory() / (2 * PEAK * BYTES * width))
-        summary = (
-            self._grouped_cells(plan, columns, most)
-            if plan.is_of_columns
-            else self._merged(plan, columns, most)
-        )
-        if self._n_rows not in (None, summary.n_rows):
-            raise ValueError(
-                f"the table has {summary.n_rows} rows, and had {self._n_rows}: call table() and build the model again."
-            )
-        self._n_rows = summary.n_rows
+        match plan.way:
+            case Way.LOADED:
+                if not self._fits(plan):
+                    raise ValueError(f"{self._loading(plan)}.")
+                summary = summarize(plan, plan.values(self._all_values(columns)))
+            case Way.GROUPED:
+                summary = self._grouped_cells(plan, columns, most)
+            case _:
+                summary = self._merged(plan, columns, most)
+        self._note_n_rows(summary.n_rows)
         return summary
 
-    def _fits(self, columns: Sequence[Column]) -> bool:
-        return PEAK * BYTES * self.n_rows * len(columns) <= free_memory()
+    def _note_n_rows(self, n: int) -> None:
+        """Set the number of rows, and raise ValueError if it was another before."""
+        if self._n_rows not in (None, n):
+            raise ValueError(
+                f"the table has {n} rows, and had {self._n_rows}: call table() and build the model again."
+            )
+        self._n_rows = n
+
+    def _fits(self, plan: Plan) -> bool:
+        return PEAK * self._n_bytes(plan) <= free_memory()
+
+    def _n_bytes(self, plan: Plan) -> int:
+        """Return the bytes of all rows that a plan needs."""
+        return BYTES * self.n_rows * len(self._in_order(plan.expressions))
 
     def _all_values(self, columns: Sequence[Column]) -> dict[Column, np.ndarray]:
         frame = self._collect(self._select(columns))
@@ -350,8 +395,6 @@ class Table:
     def _grouped_cells(self, plan: Plan, columns: Sequence[Column], most: int) -> Cells:
         """Return the distinct rows of columns, of which the engine counts at most ``most``."""
         names, frame = _names(columns), self._select(columns)
-        if plan.way is Way.LOADED and self._n_distinct(frame.head(4 * most), names) > most:
-            raise ValueError(self._too_many(plan, most))
         grouped = self._grouped(frame, names, most)
         if len(grouped) > most:
             raise ValueError(self._too_many(plan, most))
@@ -399,23 +442,28 @@ class Table:
         count = _free_name(names)
         return self._collect(frame.group_by(names).agg(nw.len().alias(count)).head(most + 1))
 
-    def _n_distinct(self, frame: Any, names: list[str]) -> int:
-        """Return the number of distinct rows. On Dask, ``n_unique`` of groups is wrong, so groups are counted."""
-        import narwhals.stable.v2 as nw
-
-        groups = frame.group_by(names).agg(nw.len().alias(_free_name(names)))
-        return int(self._collect(groups.select(nw.len().alias("n")))["n"][0])
+    def _loading(self, plan: Plan) -> str:
+        """Return how many rows are loaded, or do not fit into memory, and advice."""
+        names, size = ", ".join(_names(self._in_order(plan.keys))), as_text(self._n_bytes(plan))
+        rows = f"{self.n_rows} rows of a table, {size}"
+        why = f"rows of {names} hardly repeat: {self._advice(plan)}"
+        if self._fits(plan):
+            return f"{rows}, are to be loaded, since {why}"
+        return (
+            f"{rows}, do not fit into the memory that is free, {as_text(free_memory())}, and {why}"
+        )
 
     def _too_many(self, plan: Plan, most: int) -> str:
-        columns, keys = self._in_order(plan.expressions), self._in_order(plan.keys)
-        sample = self._sample(columns)
-        named = {x.name: len(np.unique(sample[x])) for x in keys}
-        worst = max(named, key=lambda name: named[name])
-        size = as_text(BYTES * self.n_rows * len(columns))
+        names, size = ", ".join(_names(self._in_order(plan.keys))), as_text(self._n_bytes(plan))
         return (
-            f"the columns {', '.join(named)} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
-            f" the memory that is free, {as_text(free_memory())}: round {worst} to fewer values in the table, or filter its rows."
+            f"the columns {names} have more than {most} distinct rows, and {self.n_rows} rows, {size}, do not fit into"
+            f" the memory that is free, {as_text(free_memory())}: {self._advice(plan)}."
         )
+
+    def _advice(self, plan: Plan) -> str:
+        sample = self._sample(self._in_order(plan.expressions))
+        worst = max(self._in_order(plan.keys), key=lambda x: len(np.unique(sample[x])))
+        return f"round {worst.name} to fewer values in the table, or filter its rows"
 
     def _values(self, column: Column, frame: Any) -> np.ndarray:
         """Return the values of a column that was collected, in the dtype of its placeholder."""
@@ -527,7 +575,7 @@ def table(source: Any, *, key: str | None = None) -> Table:
     ----------
     source : path or frame
         Path or glob of Parquet or CSV files, which DuckDB reads; a DuckDB relation; a Polars DataFrame or LazyFrame; a pandas or Dask
-        DataFrame; or a PyArrow table. Filters and new columns are the business of the frame.
+        DataFrame; a PyArrow table; or a Spark or ibis frame. Filters and new columns are the business of the frame.
     key : str, optional
         Name of the rows of a frame. A later process that gives the same key finds on disk what was read, so change the key
         when rows change. Local files need no key: their paths, sizes and times are known.
@@ -561,16 +609,15 @@ def table(source: Any, *, key: str | None = None) -> Table:
     ...     rate = pm.Exponential("rate", 1.0, dims="shop")
     ...     n = pm.Poisson("n", rate[visits["shop"]], observed=visits["n"])
     >>> print(pymc_fastlogp.explain(model).sentences()[0])
-    n: 10000 rows of a table are 2 distinct rows with counts (pandas: GROUP BY n, shop).
+    n: 10000 rows of a table are to be read as 2 distinct rows with counts (pandas: GROUP BY n, shop).
     """
     return Table(source_of(source, key))
 
 
-def _merged(a: Summary, b: Summary) -> Summary:
-    """Return the summary of the rows of both. If the rows of one part alone fit into memory, both are cells."""
-    if type(a) is not type(b):
-        a, b = (Cells.summarize(x.columns) if isinstance(x, AllRows) else x for x in (a, b))
-    return a.merge(b)
+def _name_on_disk(plan: Plan) -> tuple[Any, ...]:
+    """Return the name of the part of a table that is the summary of a plan."""
+    keys, others = ([(x.text, x.dtype) for x in xs] for xs in (plan.keys, plan.others))
+    return "rows", plan.way.value, keys, others
 
 
 def _kind(dtype: Any) -> np.dtype:

@@ -10,8 +10,18 @@ way            if                                                         read
 ``LOADED``     none of these                                              all rows, if they fit into memory
 =============  =========================================================  ===========================================================
 
-The number of cells of the table is estimated from the sample. Among :math:`n` rows that are drawn from :math:`D` equally frequent cells,
-:math:`n^2 / 2D` pairs are equal. If most rows of the sample repeat others, the sample has seen nearly all cells.
+The number of cells of the table is estimated from a random sample, by the numbers :math:`f_1` and :math:`f_2` of cells with one and with two rows of the sample.
+With :math:`d` cells among :math:`n` of :math:`N` rows, the bias-corrected estimator of Chao is
+
+.. math::
+
+    \min\Bigl(d + \frac{f_1 (f_1 - 1)}{2 (f_2 + 1)}, \; d - f_1 + \frac{N}{n} f_1\Bigr),
+
+where the bound takes each cell with one row as cells of the rows that it stands for.
+
+References
+----------
+A. Chao, "Nonparametric estimation of the number of classes in a population", Scandinavian Journal of Statistics 11 (1984).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +99,28 @@ class Plan:
         return self.way in (Way.GROUPED, Way.LOADED)
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """Rows of a table before they are read.
+
+    Attributes
+    ----------
+    rows : Summary
+        Summary of the rows of the sample.
+    n_rows : int, optional
+        Number of rows of the table, if known.
+    n_cells : int
+        Number of cells of the table, estimated.
+    loading : str
+        Number and bytes of rows that have to be loaded, and what to do; empty if rows are reduced.
+    """
+
+    rows: Summary
+    n_rows: int | None
+    n_cells: int
+    loading: str = ""
+
+
 class Density(Protocol):
     """Log density of a row as a function of expressions."""
 
@@ -122,7 +154,7 @@ def plan_of(
     if of_columns.n_cells <= FEW_SHARE * of_columns.n_rows:
         return grouped
     n_rows = of_columns.n_rows if of_columns.n_rows < N_SAMPLE else count_rows()
-    n_distinct = min(_expected_cells(of_columns, n_rows), n_rows)
+    n_distinct = expected_cells(of_columns.counts, n_rows)
     of_rows = (
         grouped if n_distinct <= MAX_DISTINCT_SHARE * n_rows else Plan(Way.LOADED, (*columns,))
     )
@@ -131,7 +163,7 @@ def plan_of(
     points, factored = _fewest_points(sample, expressions, density, n_rows)
     if points <= MAX_DISTINCT_SHARE * n_distinct:
         return factored
-    evaluated = _expected_cells(_cells(sample, expressions), n_rows)
+    evaluated = expected_cells(_cells(sample, expressions).counts, n_rows)
     if evaluated <= MAX_DISTINCT_SHARE * n_distinct:
         return Plan(Way.EVALUATED, (*expressions,))
     return of_rows
@@ -147,6 +179,13 @@ def summarize(plan: Plan, values: Sequence[np.ndarray]) -> Summary:
         case Way.FACTORED:
             return Factors.summarize(keys, named)
     return Cells.summarize(keys)
+
+
+def expected_cells(counts: np.ndarray, n_rows: float) -> float:
+    """Return the expected number of cells of ``n_rows`` rows, by the numbers of rows of the cells of a sample."""
+    d, n = len(counts), counts.sum()
+    single, double = (counts == 1).sum(), (counts == 2).sum()
+    return min(d + single * (single - 1) / (2 * (double + 1)), d + single * (n_rows / n - 1))
 
 
 def n_points(n_others: int) -> int:
@@ -172,7 +211,7 @@ def _fewest_points(
             continue
         others.append(x)
         keys = [key for key in expressions if key not in others]
-        n = n_points(len(others)) * _expected_cells(_cells(sample, keys), n_rows)
+        n = n_points(len(others)) * expected_cells(_cells(sample, keys).counts, n_rows)
         if n < best[0] or _is_floating(x):
             best = n, Plan(Way.FACTORED, (*keys,), (*others,))
     return best
@@ -186,11 +225,3 @@ def _cells(sample: Mapping[Expression, np.ndarray], expressions: Sequence[Expres
     if not expressions:
         return Cells({}, np.array([len(next(iter(sample.values())))]))
     return Cells.summarize({x.text: sample[x] for x in expressions})
-
-
-def _expected_cells(sample: Cells, n_rows: int) -> float:
-    """Return the expected number of cells of all rows."""
-    n, n_pairs = sample.n_rows, sample.n_rows - sample.n_cells
-    if n == n_rows or 2 * n_pairs >= n:
-        return sample.n_cells
-    return n * n / (2 * n_pairs) if n_pairs else inf

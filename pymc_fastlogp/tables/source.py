@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pymc_fastlogp._upstream.duckdb import connection_of
 
 INSTALL = "pip install narwhals duckdb pyarrow"
@@ -20,14 +22,22 @@ ENGINES = {
     "pandas": "pandas",
     "pyarrow": "PyArrow",
     "dask": "Dask",
+    "pyspark": "Spark",
+    "pyspark[connect]": "Spark",
+    "ibis": "ibis",
 }
+PARQUET = "read_parquet"
 READERS = {
-    ".parquet": "read_parquet",
-    ".pq": "read_parquet",
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
     ".csv": "read_csv",
     ".tsv": "read_csv",
 }
 COMPRESSED = {".gz", ".zst"}
+# Columns by which DuckDB finds rows of a Parquet file without reading others.
+PLACE = {"filename", "file_row_number"}
+# Blocks of rows that are read of large Parquet files.
+N_BLOCKS = 32
 # Most rows of a batch: few merges, and arrays that stay in the cache of the processor.
 BATCH = 500_000
 
@@ -82,6 +92,11 @@ class Source:
         what = "has changed" if path in {path for path, *_ in now} else "has been removed"
         return f"{path} {what} since table() read it: call table() and build the model again."
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the rows are those of local Parquet files."""
+        return bool(self.files) and reader_of(self.pattern) == PARQUET
+
     def percent(self) -> float:
         """Return the progress of the query that runs, in percent; negative if the engine does not tell."""
         return -1.0 if self.connection is None else self.connection.query_progress()
@@ -95,14 +110,52 @@ class Source:
 
     def batches(self, columns: Sequence[str]) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
-        import narwhals.stable.v2 as nw
-
         frame = self.frame.select(columns)
         with self._errors(frame):
-            for part in _parts(frame, self.connection):
-                rows = nw.from_native(part, eager_only=True)
-                for begin in range(0, len(rows), BATCH):
-                    yield rows[begin : begin + BATCH]
+            yield from _batches(_parts(frame, self.connection))
+
+    def spread_batches(self, columns: Sequence[str], most: int) -> Generator[Any]:
+        """Yield ``most`` rows, or all if there are fewer, as :meth:`batches`.
+
+        The rows are from all over the table if rows can be found by their place: in a frame in memory, among partitions of Dask, and in Parquet files
+        that DuckDB reads. Of other engines they are the first rows.
+        """
+        frame = self.frame.select(columns)
+        with self._errors(frame):
+            yield from _batches(self._spread_parts(frame, most))
+
+    def _spread_parts(self, frame: Any, most: int) -> Iterator[Any]:
+        if not hasattr(frame, "collect"):
+            yield frame.gather_every(-(-len(frame) // most) or 1).to_native()
+        elif str(frame.implementation) == "dask":
+            yield from _some_partitions(frame.to_native(), most)
+        elif places := self._blocks_of_files(most):
+            rows = self.frame.to_native()
+            for place in places:
+                block = rows.filter(place).select(*(f'"{x}"' for x in frame.columns))
+                yield from _parts_of_duckdb(block, self.connection)
+        else:
+            yield from _parts(frame.head(most), self.connection)
+
+    def _blocks_of_files(self, most: int) -> list[str]:
+        """Return conditions for evenly spaced blocks of ``most`` rows of Parquet files; none for other sources, and for files with fewer rows."""
+        if not self.is_parquet or PLACE & {*self.frame.columns}:
+            return []
+        paths = [path for path, *_ in self.files]
+        counted = self.connection.execute(
+            "SELECT file_name, num_rows FROM parquet_file_metadata(?)", [paths]
+        )
+        n_rows = dict(counted.fetchall())
+        ends = np.cumsum([n_rows[path] for path in paths])
+        if ends[-1] <= most:
+            return []
+        size = most // N_BLOCKS
+        return [
+            f"filename = '{path.replace("'", "''")}' AND file_row_number >= {max(start - begin, 0)} AND file_row_number < {start + size - begin}"
+            for start in np.linspace(0, ends[-1] - size, N_BLOCKS, dtype=np.int64)
+            for path, begin, end in zip(paths, ends - [n_rows[x] for x in paths], ends)
+            if start < end and begin < start + size
+        ]
 
     @contextmanager
     def queries(self) -> Iterator[None]:
@@ -159,23 +212,73 @@ def _interruptible[T](query: Callable[[], T], connection: Any) -> T:
             raise
 
 
+def _batches(parts: Iterable[Any]) -> Iterator[Any]:
+    """Yield frames in memory as narwhals DataFrames of at most :data:`BATCH` rows."""
+    import narwhals.stable.v2 as nw
+
+    for part in parts:
+        rows = nw.from_native(part, eager_only=True)
+        for begin in range(0, len(rows), BATCH):
+            yield rows[begin : begin + BATCH]
+
+
+def _parts_of_duckdb(relation: Any, connection: Any) -> Iterator[Any]:
+    import pyarrow
+
+    with _interruptible(lambda: relation.to_arrow_reader(BATCH), connection) as reader:
+        while (batch := _interruptible(partial(next, reader, None), connection)) is not None:
+            yield pyarrow.Table.from_batches([batch])
+
+
+def _parts_of_spark(frame: Any) -> Iterator[Any]:
+    """Yield the rows of a Spark frame, a partition at a time, which workers encode as Arrow."""
+    import pyarrow
+
+    def encoded(batches: Iterator[Any]) -> Iterator[Any]:
+        # A nested function is pickled by value, so that workers need PyArrow alone.
+        from itertools import batched
+
+        import pyarrow
+
+        for some in batched(batches, 50):
+            sink = pyarrow.BufferOutputStream()
+            with pyarrow.ipc.new_stream(sink, some[0].schema) as stream:
+                for batch in some:
+                    stream.write_batch(batch)
+            yield pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+    for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator():
+        yield pyarrow.ipc.open_stream(row["rows"]).read_all()
+
+
+def _some_partitions(frame: Any, most: int) -> Iterator[Any]:
+    """Yield partitions of a Dask frame in random order, the last one cut, until there are ``most`` rows."""
+    for k in np.random.default_rng(0).permutation(frame.npartitions):
+        rows = frame.partitions[int(k)].compute().head(most)
+        yield rows
+        most -= len(rows)
+        if not most:
+            return
+
+
 def _parts(frame: Any, connection: Any) -> Iterator[Any]:
     """Yield the rows of a narwhals frame as frames in memory, one at a time."""
     native = frame.to_native()
     match str(frame.implementation), hasattr(frame, "collect"):
         case "duckdb", _:
-            import pyarrow
-
-            with _interruptible(lambda: native.to_arrow_reader(BATCH), connection) as reader:
-                while (
-                    batch := _interruptible(partial(next, reader, None), connection)
-                ) is not None:
-                    yield pyarrow.Table.from_batches([batch])
+            yield from _parts_of_duckdb(native, connection)
         case "polars", True:
             yield from native.collect_batches(chunk_size=BATCH)
         case "dask", _:
             for part in native.partitions:
                 yield part.compute()
+        case "pyspark" | "pyspark[connect]", _:
+            yield from _parts_of_spark(native)
+        case "ibis", _:
+            import pyarrow
+
+            for batch in native.to_pyarrow_batches(chunk_size=BATCH):
+                yield pyarrow.Table.from_batches([batch])
         case _:
             yield native
 
@@ -240,10 +343,7 @@ def _source_of_files(pattern: str, key: str | None) -> Source:
         import duckdb
     except ImportError as error:
         raise ImportError(f"table() reads files with DuckDB: {INSTALL}") from error
-    suffixes = Path(pattern).suffixes
-    if suffixes and suffixes[-1] in COMPRESSED:
-        suffixes = suffixes[:-1]
-    reader = READERS.get(suffixes[-1].lower()) if suffixes else None
+    reader = reader_of(pattern)
     if reader is None:
         raise ValueError(
             f"table() reads files with the endings {', '.join(READERS)}, not {pattern}: give a glob such as 'folder/*.parquet'."
@@ -261,6 +361,14 @@ def _source_of_files(pattern: str, key: str | None) -> Source:
         raise RuntimeError(f"DuckDB could not read {pattern}: {first}") from error
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files, connection, key)
+
+
+def reader_of(pattern: str) -> str | None:
+    """Return the name of DuckDB's function that reads files of a pattern, None if their format is unknown."""
+    suffixes = Path(pattern).suffixes
+    if suffixes and suffixes[-1] in COMPRESSED:
+        suffixes = suffixes[:-1]
+    return READERS.get(suffixes[-1].lower()) if suffixes else None
 
 
 def state_of_files(pattern: str) -> tuple[tuple[str, int, int], ...]:

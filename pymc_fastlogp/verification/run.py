@@ -13,8 +13,9 @@ from pymc_fastlogp.config import switched
 from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
-from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.table_rows import RowsRead, without_tables
 from pymc_fastlogp.models.validate import model_with_variables, validated_model
+from pymc_fastlogp.tables.progress import progress_shown
 from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import Sizes, points_around
@@ -96,7 +97,8 @@ def verify(
         If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor.
     """
     as_written = model_with_variables("verify", model)
-    model = validated_model("verify", as_written, freeze_model=freeze_model)
+    with progress_shown(True):
+        model = validated_model("verify", as_written, freeze_model=freeze_model)
     if compiled is None:
         of_first_rows = _verify_first_rows(as_written, n_random, rtol, seed, seconds)
         if of_first_rows is not None and not of_first_rows.agrees:
@@ -128,7 +130,7 @@ def _verify_first_rows(
     as_written: "pm.Model", n_random: int, rtol: float | None, seed: int, seconds: float | None
 ) -> Verification | None:
     """Compare a model at the rows that its placeholders hold, off, with that at their distinct rows, on; None for a model of no table."""
-    reduced, tables = without_tables(as_written, first_rows=True)
+    reduced, tables = without_tables(as_written, RowsRead.FIRST)
     if not tables:
         return None
     model = frozen_copy(as_written)

@@ -89,6 +89,27 @@ def _dask(frame: Any) -> Any:
     return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
 
 
+def _spark(frame: Any) -> Any:
+    """Return a Spark frame, for which Spark needs Java."""
+    sql = pytest.importorskip("pyspark.sql")
+    builder = sql.SparkSession.builder.master("local[1]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+    }.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    return session.createDataFrame(frame)
+
+
+def _ibis(frame: Any) -> Any:
+    return pytest.importorskip("ibis").memtable(frame)
+
+
 # From relation and files to a source.
 SOURCES: dict[str, Callable[[Any, Path], Any]] = {
     "duckdb": lambda relation, files: relation,
@@ -99,6 +120,8 @@ SOURCES: dict[str, Callable[[Any, Path], Any]] = {
     "pandas": lambda relation, files: relation.df(),
     "pyarrow": lambda relation, files: relation.to_arrow_table(),
     "dask": lambda relation, files: _dask(relation.df()),
+    "spark": lambda relation, files: _spark(relation.to_arrow_table()),
+    "ibis": lambda relation, files: _ibis(relation.to_arrow_table()),
 }
 
 

@@ -1,6 +1,7 @@
 """Public functions take models of tables."""
 
 import logging
+import re
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
+from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.weighted_rows import WeightedRows
 from tests.tables.conftest import N
 
@@ -94,23 +96,41 @@ def test_a_model_with_a_discrete_variable_is_sampled_by_pymc(relation):
         pymc_fastlogp.sample(step=pm.BinaryGibbsMetropolis([k], model=model), model=model)
 
 
-def test_explain_names_the_query(model):
+def test_explain_names_the_query_before_and_after_it(model, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(pymc_fastlogp.Table, "rows", None)
+        estimated, *_ = pymc_fastlogp.explain(model).sentences()
+    how = "distinct rows with counts (DuckDB: GROUP BY zone, night, tips)"
+    assert re.fullmatch(
+        rf"tips: {N} rows of a table are to be read as about \d+ {re.escape(how)}; estimated from 100000 rows\.",
+        estimated,
+    )
+    without_tables(model)
     explanation = pymc_fastlogp.explain(model)
     first, second, *_ = explanation.sentences()
     [n_cells] = {x.rows_before for x in explanation["tips"] if x.rewrite.endswith("compact_rows")}
-    assert first == (
-        f"tips: {N} rows of a table are {n_cells} distinct rows with counts (DuckDB: GROUP BY zone, night, tips)."
-    )
+    assert first == f"tips: {N} rows of a table are {n_cells} {how}."
     assert second.startswith(f"tips: {n_cells} rows are summed as ")
     assert explanation.to_dict()["tables"] == {"tips": first.removeprefix("tips: ")[:-1]}
 
 
-def test_explain_says_that_rows_are_loaded(relation):
+def test_explain_says_that_rows_are_loaded(relation, monkeypatch):
     table = pymc_fastlogp.table(relation)
     with pm.Model() as model:
         pm.StudentT("noise", 4, mu=pm.Normal("a"), sigma=1, observed=table["noise"])
+    why = "rows of noise hardly repeat"
+    advice = "round noise to fewer values in the table, or filter its rows"
     [first, *_] = pymc_fastlogp.explain(model).sentences()
-    assert first == f"noise: {N} rows of a table are loaded, since rows of noise hardly repeat."
+    rows = f"{N} rows of a table, 960.0 kB"
+    assert first == f"noise: {rows}, are to be loaded, since {why}: {advice}."
+    with monkeypatch.context() as patched:
+        patched.setattr("pymc_fastlogp.tables.engine_table.free_memory", lambda: 1_000_000)
+        [first, *_] = pymc_fastlogp.explain(model).sentences()
+    fit = "do not fit into the memory that is free, 1.0 MB"
+    assert first == f"noise: {rows}, {fit}, and {why}: {advice}."
+    without_tables(model)
+    [first, *_] = pymc_fastlogp.explain(model).sentences()
+    assert first == f"noise: {N} rows of a table are loaded, since {why}."
 
 
 def test_verify_compares_the_first_rows_and_all(relation, monkeypatch):
@@ -149,7 +169,8 @@ def test_doors_take_factors_of_continuous_rows(relation):
         pm.Normal("y", mu, sigma, observed=table["noise"])
     [first, *_] = pymc_fastlogp.explain(model).sentences()
     assert first == (
-        f"y: {N} rows of a table are 23 triangular factors of 1, noise, income by zone (DuckDB: zone, income, noise in batches)."
+        f"y: {N} rows of a table are to be read as about 23 triangular factors of 1, noise, income by zone (DuckDB: zone, income, noise in batches);"
+        " estimated from 100000 rows."
     )
     assert pymc_fastlogp.verify(model, n_random=1)
     idata = pymc_fastlogp.sample(

@@ -229,7 +229,7 @@ def test_other_likelihoods_that_do_not_fit_into_memory_are_refused(case, relatio
     with pm.Model() as model:
         OTHERS[case](pymc_fastlogp.table(relation), pm.Normal("a"))
     with pytest.raises(
-        ValueError, match=r"^the columns .* round noise to fewer values in the table"
+        ValueError, match=rf"^{N} rows of a table, .* round noise to fewer values in the table"
     ):
         without_tables(model)
 
@@ -296,7 +296,7 @@ def test_the_way_is_said_before_rows_are_read(relation, monkeypatch, caplog):
     table = pymc_fastlogp.table(relation)
     monkeypatch.setattr(type(table), "rows", lambda self, plan: 1 / 0)
     with caplog.at_level("INFO", "pymc_fastlogp"), pytest.raises(ZeroDivisionError):
-        pymc_fastlogp.explain(by_group(table))
+        without_tables(by_group(table))
     assert caplog.messages == [
         "y: batches of rows are summarized as triangular factors of 1, noise, noise + income by zone (DuckDB)"
     ]
@@ -322,7 +322,7 @@ def test_refuses_bad_values_in_any_batch(bad, monkeypatch):
         summary_of(table, "x", quadratic=["x"])
 
 
-def test_an_outcome_that_is_constant_in_the_first_rows_is_no_key():
+def test_an_outcome_that_is_constant_in_many_rows_is_no_key():
     duckdb = pytest.importorskip("duckdb")
     frame = duckdb.sql(
         "SELECT i % 5 AS key, hash(i) / 1e19 AS x, CASE WHEN i < 150000 THEN 0 ELSE hash(i + 1) / 1e19 END AS y FROM range(200000) t(i)"
@@ -333,6 +333,8 @@ def test_an_outcome_that_is_constant_in_the_first_rows_is_no_key():
 
 def test_refuses_expressions_that_are_not_finite_in_any_batch(monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    # The sample does not see the last row.
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.N_SCANNED", 100_000)
     x = np.random.default_rng(0).uniform(1, 2, size=130_000)
     x[-1] = 0
     table = pymc_fastlogp.table(pytest.importorskip("pyarrow").table({"x": x}))
@@ -374,6 +376,8 @@ def test_rows_are_read_again_after_an_interrupt(relation, monkeypatch):
 def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
     duckdb = pytest.importorskip("duckdb")
     monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    # The sample sees few keys.
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.N_SCANNED", 100_000)
     frame = duckdb.sql(
         "SELECT CASE WHEN i < 100000 THEN i % 10 ELSE i END AS key, hash(i) / 1e19 AS x FROM range(300000) r(i)"
     )

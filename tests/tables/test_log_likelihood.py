@@ -141,22 +141,52 @@ def test_nutpie_warns_of_first_rows(first):
         nutpie.compile_pymc_model(model)
 
 
-def test_rows_that_are_merged_to_factors_have_no_log_likelihood(first, idata):
+def regression(rows):
+    with pm.Model() as model:
+        zone, sigma = pm.Normal("zone", shape=23), pm.HalfNormal("sigma")
+        mu = zone[rows["zone"]] + sigma * rows["income"]
+        pm.Normal("noise", mu, 0.1 + sigma, observed=rows["noise"])
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rows_that_are_merged_to_factors_have_sums_by_cell(relation, idata):
+    first = relation.limit(2000)
+    options = {"progressbar": False, "extend_inferencedata": False}
+    found = pymc_fastlogp.compute_log_likelihood(
+        idata, model=regression(pymc_fastlogp.table(first)), **options
+    )
+    rows = first.fetchnumpy()
+    each = pm.compute_log_likelihood(idata, model=regression(rows), **options)["noise"]
+    assert [*found] == ["noise_by_cell"]
+    zones, counts = np.unique(rows["zone"], return_counts=True)
+    np.testing.assert_array_equal(found["zone"], zones)
+    np.testing.assert_array_equal(found["noise_by_cell_n_rows"], counts)
+    expected = np.stack([each[..., rows["zone"] == zone].sum("noise_dim_0") for zone in zones], -1)
+    sizes = np.stack(
+        [abs(each[..., rows["zone"] == zone]).sum("noise_dim_0") for zone in zones], -1
+    )
+    assert (abs(found["noise_by_cell"].to_numpy() - expected) <= 1e-12 * sizes).all()
+    both = idata.copy()
+    both["log_likelihood"] = found
+    assert arviz.loo(both, var_name="noise_by_cell").n_data_points == len(zones)
+
+
+def test_factors_of_all_rows_are_one_cell(first, idata):
     table = pymc_fastlogp.table(first)
     with pm.Model() as model:
         zone = pm.Normal("zone", shape=23)
         pm.Normal("noise", zone[0], 1, observed=table["noise"])
         pm.Poisson("tips", pm.math.exp(zone[table["zone"]]), observed=table["tips"])
     options = {"model": model, "progressbar": False, "extend_inferencedata": False}
-    with pytest.raises(ValueError, match=r"^noise has no log likelihood of single rows, since"):
-        pymc_fastlogp.compute_log_likelihood(idata, **options)
-    found = pymc_fastlogp.compute_log_likelihood(idata, var_names=["tips"], **options)
-    assert [*found] == ["tips"]
-    # As the message says.
-    with table.use(first.limit(7)), warnings.catch_warnings():
+    found = pymc_fastlogp.compute_log_likelihood(idata, **options)
+    assert {*found} == {"noise_by_cell", "tips"}
+    with table.use(first), warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         rows = pm.compute_log_likelihood(idata, **options)
-    assert rows["noise"].shape[2:] == (7,)
+    np.testing.assert_allclose(
+        found["noise_by_cell"].squeeze(), rows["noise"].sum("noise_dim_0"), rtol=1e-12
+    )
 
 
 def test_predictive_draws_do_not_warn(first, idata):

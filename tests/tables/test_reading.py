@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 import pymc_fastlogp
+from pymc_fastlogp.models.table_rows import RowsRead, without_tables
 from pymc_fastlogp.tables import progress
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
@@ -65,10 +66,21 @@ def test_sample_shows_progress_as_requested(options, is_shown, terminal, relatio
     table = pymc_fastlogp.table(relation.limit(300))
     with pm.Model() as model:
         pm.Poisson("tips", pm.math.exp(pm.Normal("a")), observed=table["tips"])
+    without_tables(model, RowsRead.SAMPLE)
     table._n_rows = 1  # stops the call after the rows were read
     with pytest.raises(ValueError, match=r"^the table has 300 rows, and had 1"):
         pymc_fastlogp.sample(model=model, **options)
     assert ("DuckDB reads tips" in terminal.getvalue()) == is_shown
+
+
+@pytest.mark.parametrize("door", [pymc_fastlogp.explain, pymc_fastlogp.verify])
+def test_explain_and_verify_show_progress(door, terminal, relation):
+    table = pymc_fastlogp.table(relation.limit(300))
+    with pm.Model() as model:
+        pm.Poisson("tips", pm.math.exp(pm.Normal("a")), observed=table["tips"])
+    door(model)
+    read = "reads tips" if door is pymc_fastlogp.verify else "reads a sample of tips"
+    assert f"DuckDB {read}" in terminal.getvalue()
 
 
 def test_duckdb_tells_its_progress(files):
@@ -89,13 +101,13 @@ READS_WITHOUT_END = """
     import duckdb
     import pymc as pm
     import pymc_fastlogp
-    from pymc_fastlogp.models.table_rows import without_tables
+    from pymc_fastlogp.models.table_rows import RowsRead, without_tables
     connection = duckdb.connect()
     endless = connection.sql("SELECT i % 3 AS x FROM range(1000000000000) t(i)")
     table = pymc_fastlogp.table(endless, key="endless")
     with pm.Model() as model:
         pm.Poisson("x", pm.math.exp(pm.Normal("a")), observed=table["x"])
-    without_tables(model, first_rows=True)
+    without_tables(model, RowsRead.FIRST)
     print("ready", flush=True)
     try:
         without_tables(model)
