@@ -19,7 +19,7 @@ from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
 from pymc_fastlogp.sampling.cluster.checks import check_environments, refuse
 from pymc_fastlogp.sampling.cluster.logp import LogpOnCluster
-from pymc_fastlogp.sampling.cluster.team import Team
+from pymc_fastlogp.sampling.cluster.team import Team, stopped
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
@@ -208,11 +208,15 @@ def sample(
     is_progress_shown = bool(progressbar) and not quiet
     if workers is not None:
         refuse(workers)
+        n_helpers(threads)  # refuses
+        for name in ("reparametrize", "store", "step"):
+            if given[name]:
+                raise ValueError(f"{name} can't be combined with workers: leave it out.")
         with progress_shown(is_progress_shown):
             split = split_tables(as_written)
             if split.likelihoods:
                 arguments = _arguments(given | kwargs, split.model)
-                return _sample_on_workers(as_written, split, arguments, workers, given)
+                return _sample_on_workers(as_written, split, arguments, workers, threads)
         warnings.warn(
             "workers is ignored: each likelihood over a table reduces to few rows, which this process evaluates.",
             UserWarning,
@@ -348,7 +352,7 @@ def _sample_on_workers(
     split: "Split",
     arguments: Mapping[str, Any],
     client: "Client",
-    given: Mapping[str, Any],
+    threads: int | None,
 ) -> "DataTree":
     """Sample a model whose likelihoods over tables are evaluated by workers.
 
@@ -362,12 +366,9 @@ def _sample_on_workers(
         Arguments of ``pm.sample``.
     client : distributed.Client
         The client.
-    given : mapping
-        All arguments of :func:`sample`.
+    threads : int, optional
+        Threads of an evaluation.
     """
-    for name in ("reparametrize", "store", "step"):
-        if given[name]:
-            raise ValueError(f"{name} can't be combined with workers: leave it out.")
     if (arguments["idata_kwargs"] or {}).get("log_likelihood"):
         raise ValueError("log_likelihood can't be combined with workers: leave it out.")
     reason = why_not_by_nutpie(split.model, arguments)
@@ -382,16 +383,17 @@ def _sample_on_workers(
     check_environments(client)
     names, _, of_names = compiled.model.shape_info
     shapes = dict(zip(names[: len(split.model.free_RVs)], of_names))
-    with Team(client, split.likelihoods, shapes, given["threads"]) as team:
+    with Team(client, split.likelihoods, shapes, threads) as team:
         logp = LogpOnCluster(compiled.model, team)
-        idata = None
         try:
             idata = sample_compiled(split.model, compiled._replace(model=logp.model), arguments)
-        finally:
-            if logp.error is not None:
-                logp.error.idata = idata
-                raise logp.error
-    return idata
+        except BaseException:
+            if logp.error is None:
+                raise
+            idata = None
+    if logp.error is None:
+        return idata
+    raise stopped(logp.error, idata)
 
 
 def library_request(

@@ -69,24 +69,20 @@ def check_environments(client: Any) -> None:
 
 
 def differences(workers: Mapping[str, Mapping[str, str]], here: Mapping[str, str]) -> str:
-    """Return the properties that differ, as ``"pymc is 6.4.0 on 2 workers and here, 6.3.0 on tcp://..."``; CPUs are compared among workers."""
+    """Return the properties that differ, as ``"pymc 6.4.0 on 2 workers, 6.3.0 on tcp://..."``; CPUs are compared among workers."""
     texts = []
     for name in here:
         places = defaultdict[str, list[str]](list)
         for address, properties in workers.items():
             places[properties[name]].append(address)
-        if not name.startswith("CPU"):
-            places[here[name]].append("here")
-        # Long lists of features say less than the names of the CPUs.
-        if len(places) > 1 and name == "CPU features":
+        named = {x: y[0] if len(y) == 1 else f"{len(y)} workers" for x, y in places.items()}
+        if not name.startswith("CPU") and here[name] not in places:
+            named[here[name]] = "the client"
+        if len(named) < 2:
+            continue
+        # A list of features says less than the names of the CPUs.
+        if name == "CPU features":
             texts.append("CPU features are not the same")
-        elif len(places) > 1:
-            texts.append(f"{name} " + ", ".join(f"{x} on {_names(y)}" for x, y in places.items()))
+        else:
+            texts.append(f"{name} " + ", ".join(f"{x} on {y}" for x, y in named.items()))
     return "; ".join(texts)
-
-
-def _names(places: list[str]) -> str:
-    """Return one place by name, and several as a number."""
-    workers = [x for x in places if x != "here"]
-    named = [*workers] if len(workers) < 2 else [f"{len(workers)} workers"]
-    return " and ".join([*named, *(x for x in places if x == "here")])

@@ -33,7 +33,7 @@ MOST_LOSSES = 5
 
 
 class WorkersLostError(RuntimeError):
-    """All workers are gone.
+    """Workers are gone, so that sampling cannot go on.
 
     Attributes
     ----------
@@ -42,6 +42,16 @@ class WorkersLostError(RuntimeError):
     """
 
     idata: Any = None
+
+
+def stopped(error: Exception, idata: Any) -> Exception:
+    """Return the error that ended sampling, with the draws so far, None if there are none."""
+    if not isinstance(error, WorkersLostError):
+        return error
+    n_draws = 0 if idata is None else idata.posterior.sizes["draw"]
+    new = WorkersLostError(f"sampling stopped after {n_draws} draws of each chain: {error}")
+    new.idata = idata if n_draws else None
+    return new
 
 
 @dataclass(frozen=True, eq=False)
