@@ -19,7 +19,7 @@ from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
 from pymc_fastlogp.sampling.cluster.checks import check_environments, refuse
 from pymc_fastlogp.sampling.cluster.logp import LogpOnCluster
-from pymc_fastlogp.sampling.cluster.team import Team, stopped
+from pymc_fastlogp.sampling.cluster.team import Team, with_draws
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
@@ -390,10 +390,10 @@ def _sample_on_workers(
         except BaseException:
             if logp.error is None:
                 raise
-            idata = None
-    if logp.error is None:
-        return idata
-    raise stopped(logp.error, idata)
+            raise logp.error from None
+    if logp.error is not None:
+        raise with_draws(logp.error, idata)
+    return idata
 
 
 def library_request(

@@ -94,9 +94,7 @@ def _file_parts(source: Source, names: tuple[str, ...], n_rows: int) -> Iterator
     of_files = _rows_of_files(source) or [n_rows]
     ends = [*accumulate(of_files)]
     for begin, n in _bounds(n_rows):
-        inside = [
-            k for k, end in enumerate(ends) if end > begin and end - of_files[k] < begin + n
-        ]
+        inside = [k for k, end in enumerate(ends) if end > begin and end - of_files[k] < begin + n]
         first = ends[inside[0]] - of_files[inside[0]]
         files = source.files if len(ends) == 1 else tuple(source.files[k] for k in inside)
         yield FilePart(source.pattern, files, names, begin - first, n)

@@ -42,9 +42,7 @@ def test_a_model_without_a_table(here):
 def test_a_likelihood_that_is_not_by_rows(here, table):
     with pm.Model() as model:
         b = pm.Normal("b")
-        pm.Bernoulli(
-            "y", logit_p=b * (table["x"] - pm.math.mean(table["x"])), observed=table["y"]
-        )
+        pm.Bernoulli("y", logit_p=b * (table["x"] - pm.math.mean(table["x"])), observed=table["y"])
     refused(ValueError, "reads several rows of the table at once", model=model, workers=here)
 
 
@@ -78,9 +76,7 @@ def test_workers_are_ignored_if_likelihoods_reduce(here, table):
     with pytest.warns(UserWarning, match="workers is ignored: each likelihood"):
         idata = pymc_fastlogp.sample(model=model, workers=here, **OPTIONS)
     alone = pymc_fastlogp.sample(model=model, **OPTIONS)
-    assert (
-        idata.posterior["rate"].values.tobytes() == alone.posterior["rate"].values.tobytes()
-    )
+    assert idata.posterior["rate"].values.tobytes() == alone.posterior["rate"].values.tobytes()
 
 
 def test_rows_that_a_worker_cannot_read_raise_its_error(here, table, monkeypatch):

@@ -110,7 +110,9 @@ def test_draws_so_far_are_in_the_error_if_all_workers_are_gone(
 ):
     monkeypatch.setattr(team, "LONGEST_WAIT", 0.5)
     at_evaluation(600, lambda team: cluster.scale(0) or team._client.retire_workers())
-    with pytest.raises(WorkersLostError, match=r"stopped after \d+ draws of each chain: .*no worker") as raised:
+    with pytest.raises(
+        WorkersLostError, match=r"stopped after \d+ draws of each chain: .*no worker"
+    ) as raised:
         sampled(1, tune=20, draws=1000)
     posterior = raised.value.idata.posterior
     assert 0 < posterior.sizes["draw"] < 1000

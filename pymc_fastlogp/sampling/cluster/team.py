@@ -6,11 +6,12 @@ are built again on the workers that there are then, and are asked for the same p
 
 import asyncio
 import logging
-import pickle
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ from pymc_fastlogp.tables.parts import FilePart, FramePart
 from pymc_fastlogp.tables.progress import reading
 
 if TYPE_CHECKING:
+    from xarray import DataTree
+
     from pymc_fastlogp.models.table_rows import LikelihoodOfRows
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -28,6 +31,8 @@ logger = logging.getLogger("pymc_fastlogp")
 PATIENCE = 5.0
 # Seconds to wait for a worker if there is none: a nanny starts a dead worker again.
 LONGEST_WAIT = 30.0
+# Exceptions by which Dask says that an actor is lost. Others are errors of an evaluation.
+OF_LOST = OSError, RuntimeError, KeyError
 # Actors of a shard that may be lost in a row: a part that does not fit into memory would end one worker after the other.
 MOST_LOSSES = 5
 
@@ -44,11 +49,11 @@ class WorkersLostError(RuntimeError):
     idata: Any = None
 
 
-def stopped(error: Exception, idata: Any) -> Exception:
-    """Return the error that ended sampling, with the draws so far, None if there are none."""
+def with_draws(error: Exception, idata: "DataTree") -> Exception:
+    """Return the error that ended sampling, with the draws so far."""
     if not isinstance(error, WorkersLostError):
         return error
-    n_draws = 0 if idata is None else idata.posterior.sizes["draw"]
+    n_draws = idata.posterior.sizes["draw"]
     new = WorkersLostError(f"sampling stopped after {n_draws} draws of each chain: {error}")
     new.idata = idata if n_draws else None
     return new
@@ -144,7 +149,9 @@ class Team:
             for x, answer in zip([*pending], answers):
                 if isinstance(answer, np.ndarray):
                     values[[*x.shards]] = answer
-                elif isinstance(answer, Exception) or (known is not None and x.address not in known):
+                elif isinstance(answer, Exception) and not isinstance(answer, OF_LOST):
+                    raise answer
+                elif answer is not None or (known is not None and x.address not in known):
                     logger.info("the worker %s is lost: %s", x.address, answer)
                     lost.append(x)
                 else:
@@ -174,7 +181,8 @@ class Team:
         for _ in range(MOST_LOSSES):
             groups = _groups(numbers, self._workers(lost))
             futures = {address: self._submitted(x, address) for address, x in groups.items()}
-            with reading(f"{len(futures)} workers read and compile", lambda: _percent(futures)):
+            text = f"{len(futures)} workers read and compile"
+            with reading(text, partial(_percent, [*futures.values()])):
                 built = {x: self._member(y, x, groups[x]) for x, y in futures.items()}
             members += [x for x in built.values() if x is not None]
             numbers = [k for x, y in built.items() if y is None for k in groups[x]]
@@ -206,9 +214,7 @@ class Team:
         parts = [(k, self._placed(part, address)) for k, part in (self._parts[i] for i in numbers)]
         place = {"workers": [address], "allow_other_workers": True}
         arguments = self._content, self._shapes, parts, self._threads
-        return self._call(
-            self._client.submit, Shards, *arguments, actor=True, pure=False, **place
-        )
+        return self._call(self._client.submit, Shards, *arguments, actor=True, pure=False, **place)
 
     def _placed(self, part: Any, address: str) -> Any:
         """Return rows as an argument of a task: the place of files, or a future of a frame."""
@@ -227,18 +233,25 @@ class Team:
         Exception
             The exception of the actor, if rows cannot be read or compiled.
         """
-        from distributed import KilledWorker
+        from distributed import Actor, KilledWorker
 
         try:
-            actor = future.result()
-            [[address]] = self._client.who_has([future]).values()
-        except KilledWorker:  # on several workers
-            raise
-        except Exception:
-            if future.status == "error" and address in self._call(self._client.nthreads):
-                raise
+            error = future.exception()
+            found = self._client.who_has([future])
+        except (OSError, RuntimeError, CancelledError) as lost:
+            error, found = lost, {}
+        if isinstance(error, KilledWorker):  # on several workers
+            raise error
+        if error is not None and future.status == "error":
+            if address in self._call(self._client.nthreads):
+                raise error
+        addresses = [x for of_key in found.values() for x in of_key]
+        if error is not None or not addresses:
             return None
-        return Member(actor, address, tuple(numbers))
+        # The proxy in the future's result belongs to the client of this process that was made last.
+        with self._client.as_current():
+            actor = Actor(Shards, addresses[0], future.key)
+        return Member(actor, addresses[0], tuple(numbers))
 
     def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """Call a method of the client, whose scheduler may be gone."""
@@ -282,5 +295,5 @@ def _groups(numbers: Sequence[int], threads: dict[str, int]) -> dict[str, Sequen
     return {x: group for x, group in groups.items() if len(group)}
 
 
-def _percent(futures: dict[str, Any]) -> float:
-    return 100 * sum(x.done() for x in futures.values()) / len(futures)
+def _percent(futures: Sequence[Any]) -> float:
+    return 100 * sum(x.done() for x in futures) / len(futures)
