@@ -12,6 +12,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -78,6 +79,8 @@ class SampledModel(NamedTuple):
         Names, slices and shapes of the stored variables.
     dims, coords : dict
         Dimensions of the stored variables, and coordinates.
+    is_stopped : callable, optional
+        Asked several times a second whether sampling ends with the draws so far.
     """
 
     n_dim: int
@@ -90,6 +93,7 @@ class SampledModel(NamedTuple):
     shape_info: tuple[list, list, list]
     dims: Mapping[str, Any]
     coords: Mapping[str, Any]
+    is_stopped: Callable[[], bool] | None = None
 
 
 class Trace(NamedTuple):
@@ -203,7 +207,7 @@ def draw(
     del token
     try:
         meanwhile()
-        sampler.wait(None)
+        _wait(sampler, model.is_stopped)
     except KeyboardInterrupt:
         sampler.abort()
     except BaseException:
@@ -214,6 +218,18 @@ def draw(
         raise
     draws, stats = sampler.take_results().get_arrow_trace()
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
+
+
+def _wait(sampler: Any, is_stopped: Callable[[], bool] | None) -> None:
+    """Wait for a sampler; raise KeyboardInterrupt if it is to stop."""
+    if is_stopped is None:
+        sampler.wait(None)
+        return
+    while not is_stopped():
+        with suppress(TimeoutError):
+            sampler.wait(PROGRESS_RATE / 1000)
+            return
+    raise KeyboardInterrupt
 
 
 def sample_by_nutpie(model: Any, **options: Any) -> Any:

@@ -29,7 +29,7 @@ from pytensor.graph.traversal import ancestors, io_toposort
 
 from pymc_fastlogp.analysis.polynomial_degree import polynomial_degree
 from pymc_fastlogp.analysis.row_axis import NotByRowError, row_axis
-from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
+from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data, frozen_copy
 from pymc_fastlogp.tables.cells import Summary
 from pymc_fastlogp.tables.columns import Column, columns_in
 from pymc_fastlogp.tables.expressions import (
@@ -170,23 +170,79 @@ def without_tables(model: "pm.Model", rows: RowsRead = RowsRead.ALL) -> Reduced:
     """
     if not columns_in(_variables(model)):
         return Reduced(model, {})
-    if not can_be_frozen(model):
-        raise ValueError(
-            "a model of a table can't be inside of another model, or have symbolic initial values: write it on its own, with numbers."
-        )
+    _refuse_uncopied(model)
     copy = copy_with_data(model)
-    _refuse_values_by_row(copy)
-    factors = [*copy.observed_RVs, *copy.potentials]
-    for factor in factors:  # before one is replaced
-        _refuse_other_observed(copy, factor)
-    found = (LikelihoodOfTable.of(copy, factor) for factor in factors)
-    likelihoods = [x for x in found if x is not None]
+    likelihoods = _likelihoods(copy)
     for x in likelihoods:  # before rows are read
         logger.info("%s: %s (%s)", x.factor.name, _intent(x.plan), x.table.engine)
     tables = {x.factor.name: x.read(rows) for x in likelihoods}
     for x in likelihoods:
         x.replace(copy, tables[x.factor.name].rows)
     return Reduced(copy, tables)
+
+
+class Split(NamedTuple):
+    """Model without the likelihoods whose rows are not repeated, and these likelihoods.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        The model, with constant data. Likelihoods over tables that remain are evaluated at distinct rows.
+    likelihoods : tuple of LikelihoodOfRows
+        Log likelihoods as functions of rows.
+    """
+
+    model: "pm.Model"
+    likelihoods: tuple["LikelihoodOfRows", ...]
+
+
+def split_tables(model: "pm.Model") -> Split:
+    """Return a model without its likelihoods over rows of a table that hardly repeat, and these likelihoods.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+
+    Raises
+    ------
+    ValueError
+        As :func:`without_tables`; and if the model reads no table.
+    """
+    if not columns_in(_variables(model)):
+        raise ValueError(
+            "workers are for likelihoods over a table, and the model has none: put its rows into pymc_fastlogp.table(...)."
+        )
+    _refuse_uncopied(model)
+    copy = frozen_copy(model)
+    found = _likelihoods(copy)
+    unread = [x for x in found if x.plan.way is Way.LOADED]
+    likelihoods = tuple(LikelihoodOfRows.of(copy, x) for x in unread)
+    if not likelihoods:
+        return Split(model, ())
+    for x in found:
+        if x in unread:
+            _remove(copy, x.factor)
+        else:
+            x.replace(copy, x.table.rows(x.plan))
+    return Split(copy, likelihoods)
+
+
+def _refuse_uncopied(model: "pm.Model") -> None:
+    if not can_be_frozen(model):
+        raise ValueError(
+            "a model of a table can't be inside of another model, or have symbolic initial values: write it on its own, with numbers."
+        )
+
+
+def _likelihoods(model: "pm.Model") -> list["LikelihoodOfTable"]:
+    """Return the likelihoods over tables of a copy of a model."""
+    _refuse_values_by_row(model)
+    factors = [*model.observed_RVs, *model.potentials]
+    for factor in factors:  # before one is replaced
+        _refuse_other_observed(model, factor)
+    found = (LikelihoodOfTable.of(model, factor) for factor in factors)
+    return [x for x in found if x is not None]
 
 
 @dataclass(frozen=True)
@@ -260,6 +316,80 @@ class LikelihoodOfTable:
         of_variables = {x: np.zeros(length, x.type.dtype) for x in self.columns}
         of_variables |= {x: named[y] for x, y in variables.items() if y in named}
         _replace(model, self.factor, self.axis, of_variables, weights)
+
+
+@dataclass(frozen=True)
+class LikelihoodOfRows:
+    """Log likelihood of rows of a table as a function of unconstrained parameters. Another process gets all but the parts.
+
+    Attributes
+    ----------
+    name : str
+        Name of the likelihood.
+    parts : sequence
+        The rows of the table, see :meth:`~pymc_fastlogp.tables.engine_table.Table.parts`.
+    reader : PartReader
+        Reader of the columns of a part.
+    columns : dict of Variable to int
+        Positions of the placeholders among the columns that are read; -1 for a placeholder of which the graph reads the length.
+    parameters : dict of str to Variable
+        The unconstrained parameters that the likelihood reads.
+    log_likelihood : Variable
+        The sum over all rows.
+    check_bounds : bool
+        ``check_bounds`` of the model.
+    """
+
+    name: str
+    parts: Sequence[Any]
+    reader: Any
+    columns: Mapping[Variable, int]
+    parameters: Mapping[str, Variable]
+    log_likelihood: Variable
+    check_bounds: bool
+
+    @classmethod
+    def of(cls, model: "pm.Model", likelihood: LikelihoodOfTable) -> "LikelihoodOfRows":
+        """Return the log likelihood of a likelihood of a model with constant data."""
+        read = [column for x in likelihood.plan.expressions for column in x.columns]
+        log_likelihood = model.logp(vars=[likelihood.factor], jacobian=False)
+        inputs = {*ancestors([log_likelihood])}
+        return cls(
+            likelihood.factor.name,
+            likelihood.table.parts(read),
+            likelihood.table.reader(read),
+            {x: read.index(c) if c in read else -1 for x, c in likelihood.columns.items()},
+            {x.name: x for x in model.value_vars if x in inputs},
+            log_likelihood,
+            model.check_bounds,
+        )
+
+    def model(self, rows: Any, shapes: Mapping[str, tuple[int, ...]]) -> "pm.Model":
+        """Return the model whose log density is the log likelihood of some rows.
+
+        Parameters
+        ----------
+        rows : object
+            A frame in memory with the rows.
+        shapes : dict of str to tuple of int
+            Shapes of :attr:`parameters` by name, in the order that they have in the new model.
+        """
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        values = self.reader.values(rows)
+        known: dict[Variable, Variable] = {}
+        for x, k in self.columns.items():
+            of_rows = values[k] if k >= 0 else np.zeros(len(values[0]), x.type.dtype)
+            # A copy is aligned, unlike arrays from the network.
+            known[x] = pt.constant(np.array(of_rows))
+        with pm.Model() as model:
+            for parameter, shape in shapes.items():
+                known[self.parameters[parameter]] = pm.Flat(parameter, shape=shape)
+            [total] = _rebuilt([self.log_likelihood], known)
+            pm.Potential(self.name, total)
+        model.check_bounds = self.check_bounds
+        return model
 
 
 @dataclass(frozen=True)
@@ -396,15 +526,29 @@ def _replace(
     else:
         new, value = _rebuilt([factor, model.rvs_to_values[factor]], known)
         new = new if weights is None else WeightedRows(axis)(new, weights)
-        # Several variables may observe one column.
-        model.values_to_rvs.pop(model.rvs_to_values.pop(factor), None)
-        del model.rvs_to_transforms[factor]
+        _forget_value(model, factor)
         _exchange(model.observed_RVs, factor, new)
         new.name = name
         value = pt.constant(_evaluated(value), name=name)
         model.create_value_var(new, transform=None, default_transform=None, value_var=value)
     new.name = name
     model.add_named_variable(new)
+
+
+def _remove(model: "pm.Model", factor: Any) -> None:
+    """Remove a factor from a model, in place."""
+    del model.named_vars[factor.name]
+    if factor in model.potentials:
+        model.potentials.pop(model.potentials.index(factor))
+        return
+    _forget_value(model, factor)
+    model.observed_RVs.pop(model.observed_RVs.index(factor))
+
+
+def _forget_value(model: "pm.Model", factor: Any) -> None:
+    # Several variables may observe one column.
+    model.values_to_rvs.pop(model.rvs_to_values.pop(factor), None)
+    del model.rvs_to_transforms[factor]
 
 
 def _exchange(variables: list[Variable], old: Variable, new: Variable) -> None:

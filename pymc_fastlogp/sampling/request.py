@@ -57,9 +57,10 @@ def request_of(
     reparametrize: bool = False,
     jitter_rvs: set | None = None,
     default_initialization_strategy: str = "support_point",
+    reduced: "pm.Model | None" = None,
     **options: Any,
 ) -> Request:
-    """Return the request for arguments of :func:`compile_pymc_model`."""
+    """Return the request for arguments of :func:`compile_pymc_model`. ``reduced`` is the model without tables, if known."""
     refuse_discrete(model)
     is_possible = can_be_frozen(model)
     if freeze_model is None and not is_possible:
@@ -73,7 +74,7 @@ def request_of(
     if options["var_names"] is not None:
         options["var_names"] = list(options["var_names"])
     return Request(
-        without_tables(model).model,
+        reduced or without_tables(model).model,
         options | _variables_by_name(model, options),
         is_possible if freeze_model is None else freeze_model,
         reparametrize and is_possible,

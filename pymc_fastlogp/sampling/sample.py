@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
-from pymc_fastlogp.models.table_rows import without_tables
+from pymc_fastlogp.models.table_rows import split_tables, without_tables
 from pymc_fastlogp.models.validate import is_bambi_model, model_with_variables, not_a_model
 from pymc_fastlogp.patching import unpatched
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
+from pymc_fastlogp.sampling.cluster.checks import check_environments, refuse
+from pymc_fastlogp.sampling.cluster.logp import LogpOnCluster
+from pymc_fastlogp.sampling.cluster.team import Team, with_draws
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
@@ -35,6 +38,7 @@ from pymc_fastlogp.tables.progress import progress_shown
 
 if TYPE_CHECKING:
     import pymc as pm
+    from distributed import Client
     from pymc.initial_point import StartDict
     from pymc.progress_bar.progress import ProgressBarOptions
     from pymc.util import RandomState
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 
     from pymc_fastlogp._upstream.nutpie_library import SampledModel
     from pymc_fastlogp.compilation.loading import CompiledRecord
+    from pymc_fastlogp.models.table_rows import Split
     from pymc_fastlogp.sampling.request import Request
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -84,6 +89,7 @@ def sample(
     reparametrize: bool = False,
     store: str | PathLike[str] | None = None,
     threads: int | None = None,
+    workers: "Client | None" = None,
     **kwargs: Any,
 ) -> "DataTree":
     """Draw from the posterior: ``pm.sample``, with a compilation that is several times faster.
@@ -146,6 +152,10 @@ def sample(
     threads : int, optional
         Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
         Draws do not depend on the number. Ignored if ``pm.sample`` samples the model.
+        With ``workers``, threads per worker; by default those of each worker of Dask.
+    workers : distributed.Client, optional
+        A client of Dask, whose workers hold the rows of likelihoods over a table that neither repeat nor reduce. The workers evaluate
+        these likelihoods, and this process samples. Draws do not depend on the number of workers.
     **kwargs
         ``target_accept``, settings of NUTS as the dictionary ``nuts``, and keywords that ``pm.sample`` passes to its step methods.
 
@@ -157,21 +167,24 @@ def sample(
     Raises
     ------
     TypeError
-        If there is no PyMC model, if the model is the first argument, or if a keyword is misspelled.
+        If there is no PyMC model, if the model is the first argument, if a keyword is misspelled, or if ``workers`` is no client of Dask.
     ValueError
         If the model has no free variables; if ``threads`` is less than 1; if ``step`` or a log likelihood is requested for a model of a table; if a dimension has nutpie's name for unconstrained points; if the name of a dimension has a slash, which
-        a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample.
+        a DataTree can't hold; if ``random_seed`` is -1; or if ``store`` is given and ``pm.sample`` has to sample. If ``workers`` has no workers, if the
+        model reads no table, or if other arguments can't be combined with ``workers``.
     FileExistsError
         If ``store`` is not empty.
     ImportError
         If ``store`` is given, and zarr or obstore is not installed.
     pymc.exceptions.SamplingError
         If no initial point has a finite log density and gradient; the message names variables and rows.
+    RuntimeError
+        If all ``workers`` are gone. The attribute ``idata`` of the error has the draws so far.
 
     Warns
     -----
     UserWarning
-        If ``reparametrize`` is True and ``pm.sample`` samples the model.
+        If ``reparametrize`` is True and ``pm.sample`` samples the model; or if ``workers`` is given and each likelihood over a table reduces.
 
     Examples
     --------
@@ -192,7 +205,24 @@ def sample(
         raise not_a_model("sample", draws)
     refuse_misspelled(kwargs)
     as_written = model_with_variables("sample", model)
-    with progress_shown(bool(progressbar) and not quiet):
+    is_progress_shown = bool(progressbar) and not quiet
+    if workers is not None:
+        refuse(workers)
+        n_helpers(threads)  # refuses
+        for name in ("reparametrize", "store", "step"):
+            if given[name]:
+                raise ValueError(f"{name} can't be combined with workers: leave it out.")
+        with progress_shown(is_progress_shown):
+            split = split_tables(as_written)
+            if split.likelihoods:
+                arguments = _arguments(given | kwargs, split.model)
+                return _sample_on_workers(as_written, split, arguments, workers, threads)
+        warnings.warn(
+            "workers is ignored: each likelihood over a table reduces to few rows, which this process evaluates.",
+            UserWarning,
+            stacklevel=2,
+        )
+    with progress_shown(is_progress_shown):
         model = without_tables(as_written).model
     if step is not None and model is not as_written:
         raise ValueError(
@@ -240,7 +270,7 @@ def arguments_for(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, An
 
 
 def _arguments(given: Mapping[str, Any], model: "pm.Model") -> dict[str, Any]:
-    left_out = ("kwargs", "reparametrize", "store", "threads")
+    left_out = ("kwargs", "reparametrize", "store", "threads", "workers")
     return {name: x for name, x in given.items() if name not in left_out} | {"model": model}
 
 
@@ -317,8 +347,61 @@ def _compile_options(arguments: Mapping[str, Any], *, reparametrize: bool) -> di
     return options | {"var_names": arguments["var_names"], "reparametrize": reparametrize}
 
 
+def _sample_on_workers(
+    as_written: "pm.Model",
+    split: "Split",
+    arguments: Mapping[str, Any],
+    client: "Client",
+    threads: int | None,
+) -> "DataTree":
+    """Sample a model whose likelihoods over tables are evaluated by workers.
+
+    Parameters
+    ----------
+    as_written : pymc.Model
+        The model, whose variables arguments may name.
+    split : Split
+        The model without these likelihoods, and the likelihoods.
+    arguments : mapping
+        Arguments of ``pm.sample``.
+    client : distributed.Client
+        The client.
+    threads : int, optional
+        Threads of an evaluation.
+    """
+    if (arguments["idata_kwargs"] or {}).get("log_likelihood"):
+        raise ValueError("log_likelihood can't be combined with workers: leave it out.")
+    reason = why_not_by_nutpie(split.model, arguments)
+    if reason is not None:
+        raise ValueError(f"workers need nutpie, but pm.sample has to sample: {reason}.")
+    request = library_request(as_written, arguments, reparametrize=False, reduced=split.model)
+    compiled = request and library_model(compiled_record(request))
+    if not isinstance(compiled, _LibraryModel):
+        raise ValueError(
+            f"workers need a known release of nutpie, a model that needs no code of Numba, and no settings of NUTS but {', '.join(sorted(LIBRARY_SETTINGS))}."
+        )
+    check_environments(client)
+    names, _, of_names = compiled.model.shape_info
+    shapes = dict(zip(names[: len(split.model.free_RVs)], of_names))
+    with Team(client, split.likelihoods, shapes, threads) as team:
+        logp = LogpOnCluster(compiled.model, team)
+        try:
+            idata = sample_compiled(split.model, compiled._replace(model=logp.model), arguments)
+        except BaseException:
+            if logp.error is None:
+                raise
+            raise logp.error from None
+    if logp.error is not None:
+        raise with_draws(logp.error, idata)
+    return idata
+
+
 def library_request(
-    model: "pm.Model", arguments: Mapping[str, Any], *, reparametrize: bool
+    model: "pm.Model",
+    arguments: Mapping[str, Any],
+    *,
+    reparametrize: bool,
+    reduced: "pm.Model | None" = None,
 ) -> "Request | None":
     """Return the request to compile a model for nutpie's library, None if nutpie's modules are needed.
 
@@ -330,13 +413,15 @@ def library_request(
         Arguments of ``sample``.
     reparametrize : bool
         Whether effects and correlated parameters are reparametrized.
+    reduced : pymc.Model, optional
+        The model without tables, if known.
     """
     if library() is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
         return None
     options = without_our_pipeline(_compile_options(arguments, reparametrize=reparametrize))
     if "pipeline_class" in options:
         return None
-    request = request_of(model, **options)
+    request = request_of(model, reduced=reduced, **options)
     return None if labeled_shared_data(request) else request
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cached_property, reduce
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from pymc_fastlogp.tables.columns import Column, placeholder
 from pymc_fastlogp.tables.disk import StoredParts, arrays_of, summary_of
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
 from pymc_fastlogp.tables.memory import as_text, free_memory
+from pymc_fastlogp.tables.parts import parts_of
 from pymc_fastlogp.tables.plan import (
     N_SAMPLE,
     Density,
@@ -194,6 +195,19 @@ class Table:
             for rows in part._source.batches(part.columns):
                 for begin in range(0, len(rows), size):
                     yield rows[begin : begin + size]
+
+    def parts(self, columns: Sequence[Column]) -> list[Any]:
+        """Return all rows as parts that other processes read, see :mod:`pymc_fastlogp.tables.parts`."""
+        names, added = _names(columns), sum(x.n_rows for x in self._added)
+        found = []
+        for part, n_rows in [(self, self.n_rows - added), *((x, x.n_rows) for x in self._added)]:
+            part._check_unchanged()
+            found += parts_of(part._source, names, n_rows)
+        return found
+
+    def reader(self, columns: Sequence[Column]) -> "PartReader":
+        """Return the reader of columns of :meth:`parts` in another process."""
+        return PartReader((*columns,), self._schema, self._levels)
 
     def update(self, rows: Any, key: str | None = None) -> None:
         """Add new rows to the table. The posterior is that of all rows, and only the new rows are read.
@@ -561,6 +575,37 @@ class Table:
             raise TypeError(
                 f'column "{column.name}" is {dtype}, no number: make a number or a string of it in the table.'
             )
+
+
+class PartReader(NamedTuple):
+    """Reader of columns of a part of a table, which can be pickled.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        The columns.
+    schema : dict of str to dtype
+        Columns of the table.
+    levels : dict of str to list
+        Levels of columns that are coded.
+    """
+
+    columns: tuple[Column, ...]
+    schema: dict[str, Any]
+    levels: dict[str, list[Any]]
+
+    def values(self, rows: Any) -> list[np.ndarray]:
+        """Return the values of the columns in the rows of a frame in memory.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, NaN or infinite, or a level is new.
+        """
+        part = Table(source_of(rows))
+        part._schema |= {name: self.schema[name] for name in part.columns}
+        part._levels = self.levels
+        return [*part._all_values(self.columns).values()]
 
 
 def table(source: Any, *, key: str | None = None) -> Table:

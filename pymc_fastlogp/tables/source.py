@@ -317,7 +317,7 @@ def source_of(rows: Any, key: str | None = None) -> Source:
     except ImportError as error:
         raise ImportError(f"table() needs narwhals: {INSTALL}") from error
     if isinstance(rows, str | os.PathLike):
-        return _source_of_files(os.fspath(rows), key)
+        return source_of_files(os.fspath(rows), key)
     try:
         frame = nw.from_native(rows)
     except TypeError:
@@ -336,7 +336,10 @@ def source_of(rows: Any, key: str | None = None) -> Source:
     return Source(frame, engine, connection=connection, key=key)
 
 
-def _source_of_files(pattern: str, key: str | None) -> Source:
+def source_of_files(
+    pattern: str, key: str | None = None, files: tuple[tuple[str, int, int], ...] = ()
+) -> Source:
+    """Return the source of files, by default of all that match the pattern; raise as :func:`source_of`."""
     import narwhals.stable.v2 as nw
 
     try:
@@ -348,7 +351,8 @@ def _source_of_files(pattern: str, key: str | None) -> Source:
         raise ValueError(
             f"table() reads files with the endings {', '.join(READERS)}, not {pattern}: give a glob such as 'folder/*.parquet'."
         )
-    files = () if "://" in pattern else state_of_files(pattern)
+    if not files and "://" not in pattern:
+        files = state_of_files(pattern)
     if not files and "://" not in pattern:
         raise FileNotFoundError(f"no file matches {pattern}")
     # A connection of its own, since settings and transactions of DuckDB's default connection belong to the user.

@@ -1,0 +1,68 @@
+"""Actor of a worker: log likelihoods of parts of the rows, compiled where the rows are."""
+
+import pickle
+from collections.abc import Container, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pymc_fastlogp.sampling.compile_model import compile_pymc_model
+from pymc_fastlogp.tables.parts import FilePart
+
+
+class Shards:
+    """Shards of one worker.
+
+    Parameters
+    ----------
+    likelihoods : bytes
+        The pickled likelihoods, instances of :class:`~pymc_fastlogp.models.table_rows.LikelihoodOfRows`.
+    shapes : dict of str to tuple of int
+        Shapes of the unconstrained parameters by name, in the order of a point.
+    parts : sequence of tuple
+        For each shard the position of its likelihood, and its rows: a part of files, or a frame in memory.
+    threads : int, optional
+        Threads of an evaluation; by default those of the worker.
+    """
+
+    def __init__(
+        self,
+        likelihoods: bytes,
+        shapes: Mapping[str, tuple[int, ...]],
+        parts: Sequence[tuple[int, Any]],
+        threads: int | None,
+    ):
+        from distributed import get_worker
+
+        if threads is None:
+            threads = get_worker().state.nthreads
+        loaded = pickle.loads(likelihoods)
+        self._shards = []
+        for k, part in parts:
+            read = {name: shape for name, shape in shapes.items() if name in loaded[k].parameters}
+            rows = part.load() if isinstance(part, FilePart) else part
+            # Freezing might change the order of the parameters, and there are no data to freeze.
+            compiled = compile_pymc_model(
+                loaded[k].model(rows, read), freeze_model=False, threads=threads
+            )
+            self._shards.append((compiled, _positions(shapes, read)))
+
+    def evaluate(self, point: np.ndarray) -> np.ndarray:
+        """Return log likelihood and gradient of each shard at an unconstrained point, shape ``(n_shards, 1 + n_dim)``.
+
+        A log likelihood is NaN if a check of the model fails at the point.
+        """
+        values = np.zeros((len(self._shards), 1 + len(point)))
+        for (compiled, positions), row in zip(self._shards, values):
+            try:
+                row[0], row[1 + positions] = compiled.logp_dlogp(point[positions])
+            except ValueError:
+                row[0] = np.nan
+        return values
+
+
+def _positions(shapes: Mapping[str, tuple[int, ...]], names: Container[str]) -> np.ndarray:
+    """Return the positions in a point of the parameters with some names."""
+    lengths = [prod(x) for x in shapes.values()]
+    return np.flatnonzero(np.repeat([name in names for name in shapes], lengths))
