@@ -63,7 +63,7 @@ from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.basic import Join, MakeVector, constant, full, join, stack, switch
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import All, Sum, eq, invert, isinf, isnan, log, log1mexp, softplus
+from pytensor.tensor.math import All, Sum, eq, invert, isnan, log, log1mexp, softplus
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
@@ -71,9 +71,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import operand, operands
-from pymc_fastlogp.analysis.gathers import SELECTIONS
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.replacement import replacement
+from pymc_fastlogp.rewrites.rows.gather_before_elemwise import Indices, indices_of, pick
 
 # Largest difference from one that a check of the sum may reject: far above the round-off of a sum of probabilities.
 SMALLEST_TOLERANCE = 1e-8
@@ -90,20 +90,19 @@ def local_log_of_sigmoid_difference(
     [x], [out] = node.inputs, node.outputs
     if x.type.dtype != out.type.dtype or x.type.dtype not in float_dtypes:
         return None
-    selections = []
-    while isinstance(x.owner_op, SELECTIONS):
-        selections.append(x.owner)
-        x = x.owner.inputs[0]
-    if selections and None in x.type.shape:
+    arguments = [operand(side, Sigmoid) for side in operands(x, ps.Sub)]
+    if arguments and None not in arguments:
+        return replacement(out, _log_of_difference(*arguments))
+    moves = []
+    while isinstance(x.owner_op, DimShuffle):
+        moves.append(x.owner_op)
+        [x] = x.owner.inputs
+    indices = indices_of(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
+    if indices is None or (argument := sigmoid_argument(x.owner.inputs[0])) is None:
         return None
-    if (argument := sigmoid_argument(x)) is not None:
-        result = _log_of_table(argument)
-    elif (arguments := [operand(side, Sigmoid) for side in operands(x, ps.Sub)]) and None not in arguments:
-        result = _log_of_difference(*arguments)
-    else:
-        return None
-    for selection in reversed(selections):
-        result = selection.op(result, *selection.inputs[1:])
+    result = _log_of_entries(argument, indices)
+    for move in reversed(moves):
+        result = move(result)
     return replacement(out, result)
 
 
@@ -123,21 +122,25 @@ def _is_same(term: Signed, other: Signed) -> bool:
     return term.is_negative == other.is_negative and equal_computations([term.x], [other.x])
 
 
-def _log_of_table(argument: TensorVariable) -> TensorVariable:
-    """Return the logarithms of all probabilities of an ordered logit."""
+def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariable:
+    """Return the logarithms of entries of the table of probabilities."""
     terms = [*flatten_sum(argument)]
     by_row = [term for term in terms if term.x.type.shape[-1] == 1]
     if argument.type.shape[-1] == 1:
         terms, by_row = [Signed(argument, False)], []
     cuts = _total([term for term in terms if term not in by_row], argument)
-    predictor = -_total(by_row, argument)
-    infinity = constant(np.array(np.inf, dtype=argument.type.dtype))
-    upper = _at_source(cuts, lambda c: _join(c, infinity))
-    lower = _at_source(cuts, lambda c: _join(-infinity, c))
-    gap = _at_source(cuts, lambda c: _join(infinity, _gap(c[..., 1:], c[..., :-1]), infinity))
+    n, infinity = cuts.type.shape[-1], constant(np.array(np.inf, dtype=cuts.type.dtype))
+    tables = (
+        -_total(by_row, argument),
+        _at_source(cuts, lambda c: _join(c, infinity)),
+        _at_source(cuts, lambda c: _join(-infinity, c)),
+        _at_source(cuts, lambda c: _join(infinity, _gap(c[..., 1:], c[..., :-1]), infinity)),
+        *(constant(np.arange(n + 1) == end)[(None,) * (cuts.type.ndim - 1)] for end in (n, 0)),
+    )
+    predictor, upper, lower, gap, is_last, is_first = (pick(x, indices) for x in tables)
     # Constant for an infinite predictor, too: `inf - inf` is NaN.
-    above = switch(isinf(upper), -infinity, predictor - upper)
-    below = switch(isinf(lower), -infinity, lower - predictor)
+    above = switch(is_last, -infinity, predictor - upper)
+    below = switch(is_first, -infinity, lower - predictor)
     return log1mexp(-gap) - softplus(above) - softplus(below)
 
 
