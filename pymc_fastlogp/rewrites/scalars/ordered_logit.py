@@ -130,14 +130,16 @@ def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariabl
         terms, by_row = [Signed(argument, False)], []
     cuts = _total([term for term in terms if term not in by_row], argument)
     n, infinity = cuts.type.shape[-1], constant(np.array(np.inf, dtype=cuts.type.dtype))
-    tables = (
-        -_total(by_row, argument),
-        _at_source(cuts, lambda c: _join(c, infinity)),
-        _at_source(cuts, lambda c: _join(-infinity, c)),
-        _at_source(cuts, lambda c: _join(infinity, _gap(c[..., 1:], c[..., :-1]), infinity)),
-        *(constant(np.arange(n + 1) == end)[(None,) * (cuts.type.ndim - 1)] for end in (n, 0)),
+    is_last, is_first = (
+        pick(constant(np.arange(n + 1) == end)[(None,) * (cuts.type.ndim - 1)], indices)
+        for end in (n, 0)
     )
-    predictor, upper, lower, gap, is_last, is_first = (pick(x, indices) for x in tables)
+    predictor = pick(-_total(by_row, argument), indices)
+    upper = _pick_of(cuts, indices, lambda c: _join(c, infinity))
+    lower = _pick_of(cuts, indices, lambda c: _join(-infinity, c))
+    gap = _pick_of(
+        cuts, indices, lambda c: _join(infinity, _gap(c[..., 1:], c[..., :-1]), infinity)
+    )
     # Constant for an infinite predictor, too: `inf - inf` is NaN.
     above = switch(is_last, -infinity, predictor - upper)
     below = switch(is_first, -infinity, lower - predictor)
@@ -161,16 +163,17 @@ def _join(*parts: TensorVariable) -> TensorVariable:
     return join(-1, *(x if x.type.ndim else full((*shape[:-1], 1), x) for x in parts))
 
 
-def _at_source(
-    x: TensorVariable, function: Callable[[TensorVariable], TensorVariable]
+def _pick_of(
+    x: TensorVariable, indices: Indices, function: Callable[[TensorVariable], TensorVariable]
 ) -> TensorVariable:
-    """Apply a function of the last axis before the rows of ``x`` are selected."""
+    """Return entries of a function of the last axis, which is computed before the rows of ``x`` are selected."""
     match x.owner_op_and_inputs:
         case (DimShuffle(new_order=[*_, last]), y) if last == y.type.ndim - 1:
-            return _at_source(y, function).dimshuffle(*x.owner.op.new_order)
-        case (AdvancedSubtensor(idx_list=indices), y, *arrays) if len(indices) < y.type.ndim:
-            return x.owner.op(_at_source(y, function), *arrays)
-    return function(x)
+            # As many axes as `x`, of which `pick` drops those of length one.
+            return pick(function(y).dimshuffle(*x.owner.op.new_order), indices)
+        case (AdvancedSubtensor(idx_list=[0]), y, rows) if rows.type.ndim == 1 and 0 in indices:
+            return _pick_of(y, {**indices, 0: rows[indices[0]]}, function)
+    return pick(function(x), indices)
 
 
 @node_rewriter([All])
@@ -184,7 +187,9 @@ def local_check_of_ordered(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
     if not arguments:
         return None
     kept = [condition for condition, argument in found.items() if argument is None]
-    checks = [All()(invert(isnan(argument))) for argument in arguments]
+    # Between the ends, a sorted array without NaN has no other infinities.
+    ends = [argument[..., i] for argument in arguments for i in (0, -1)]
+    checks = [All()(invert(isnan(end))) for end in ends]
     return replacement(out, All()(stack([*checks, *kept])))
 
 
@@ -283,9 +288,14 @@ def _is_sorted_up_to_rows(x: TensorVariable) -> bool:
 
 def _is_sorted(x: TensorVariable) -> bool:
     """Return whether entries along the last axis never decrease."""
-    sources: list[TensorVariable] = []
-    _at_source(x, lambda source: sources.append(source) or source)
-    [x] = sources
+    while True:
+        match x.owner_op_and_inputs:
+            case (DimShuffle(new_order=[*_, last]), y) if last == y.type.ndim - 1:
+                x = y
+            case (AdvancedSubtensor(idx_list=indices), y, *_) if len(indices) < y.type.ndim:
+                x = y
+            case _:
+                break
     if isinstance(x, Constant):
         return bool((np.diff(x.data) >= 0).all())
     if not isinstance(x.owner_op, CumOp) or x.owner_op.mode != "add":
