@@ -98,12 +98,14 @@ def local_log_of_sigmoid_difference(
         moves.append(x.owner_op)
         [x] = x.owner.inputs
     indices = indices_of(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
-    if indices is None or (argument := sigmoid_argument(x.owner.inputs[0])) is None:
+    if indices is None or len(indices) < x.owner.inputs[0].type.ndim:
         return None
-    result = _log_of_entries(argument, indices)
+    if (argument := sigmoid_argument(x.owner.inputs[0])) is None:
+        return None
+    # An index without axes of length one, as the rules about rows expect an index.
     for move in reversed(moves):
-        result = move(result)
-    return replacement(out, result)
+        indices = {axis: move(index) for axis, index in indices.items()}
+    return replacement(out, _log_of_entries(argument, indices))
 
 
 def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
