@@ -92,6 +92,16 @@ RULES: tuple[Rule, ...] = (
         "canonicalize",
         until="PyTensor compares the size of a gather with the table that is computed, not with each input",
     ),
+    # In `canonicalize`, where `gather_before_elemwise` then selects the entries of the table that are observed.
+    Rule(
+        "fastlogp_log_of_sigmoid_difference",
+        "scalars.ordered_logit.local_log_of_sigmoid_difference",
+        "canonicalize",
+    ),
+    # In `canonicalize`, as the rule above, so that no probabilities are left.
+    Rule(
+        "fastlogp_check_of_ordered", "scalars.ordered_logit.local_check_of_ordered", "canonicalize"
+    ),
     # In `canonicalize`, before all rules about rows, which then treat complete rows apart from imputed rows.
     Rule(
         "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"

@@ -56,12 +56,12 @@ FEWEST_PER_PICK = 2
 def local_gather_before_elemwise(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``f(x)[i, j] -> f(x[i, j])`` if at most half of the entries are selected, and drop indices that count."""
     table, [picked] = node.inputs[0], node.outputs
-    indices = _indices(node)
+    indices = indices_of(node)
     if indices is None:
         return None
     out = _in_place(table, indices)
     if out is None and _pays(table, picked) and _has_equal_clients_only(fgraph, node):
-        out = table.owner.op(*(_pick(x, indices) for x in table.owner.inputs))
+        out = table.owner.op(*(pick(x, indices) for x in table.owner.inputs))
     if out is None or not picked.type.is_super(out.type):
         return None
     copy_stack_trace([picked, table], out)
@@ -88,7 +88,7 @@ def _has_equal_clients_only(fgraph: FunctionGraph, node: Apply) -> bool:
     )
 
 
-def _indices(node: Apply) -> Indices | None:
+def indices_of(node: Apply) -> Indices | None:
     """Return the index arrays of adjacent axes, None for other indexing.
 
     An indexed axis of length one is refused, since no input would raise the error of an index out of range.
@@ -117,7 +117,7 @@ def _with_leading_axes(index: TensorVariable, ndim: int) -> TensorVariable:
     return index.dimshuffle(*["x"] * missing, *range(index.type.ndim)) if missing else index
 
 
-def _pick(x: TensorVariable, indices: Indices) -> TensorVariable:
+def pick(x: TensorVariable, indices: Indices) -> TensorVariable:
     """Return the entries of an input that the selected entries read, with axes of length one where the input is broadcast."""
     in_place = _in_place(x, indices)
     if in_place is not None:
