@@ -1,8 +1,8 @@
 # make demo       sample real models with the plugin off and on, compare, save a plot: 1 minute
 # make check      lint, types and some fast tests: under 2 minutes
 # make test       lint, types and a part of the test suite (what CI runs): 10 to 25 minutes on two cores
-# make test-install  the wheel in a fresh environment, which runs the README and pages, and Bambi and other libraries in another one
-#                 (PYTHON=/path/to/python3.12 for their Python): 15 minutes
+# make test-install  the wheel in fresh environments, which run the README and the pages, and Bambi and other libraries
+#                 (PYTHON=/path/to/python3.12 for their Python): 20 minutes
 # make test-all   the whole suite: fuzzing, the model suite, every case study: hours
 # make test-upstream  the tests of PyTensor, PyMC and nutpie without the plugin and with it (TESTS=pymc for some, UPSTREAM=folder for checkouts): 1 hour
 # make test-versions  some tests with the oldest and the newest versions of what we build on (NAME=oldest for one): 30 minutes

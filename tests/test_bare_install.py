@@ -1,7 +1,7 @@
 """The wheel in a fresh environment without extras runs the README and the pages that need no extra.
 
 ``make test-install PYTHON=...`` makes the environments with another release of Python. A second environment has Bambi and other libraries
-that call ``pm.sample``; the scripts of ``tests/libraries`` run there.
+that call ``pm.sample``; the scripts of ``tests/libraries`` run there. A third has the packages that the other pages name.
 """
 
 import ast
@@ -22,6 +22,7 @@ from tests.test_project_files import PROJECT
 LIBRARIES = ROOT / "tests" / "libraries"
 # A page that says so needs a package that the wheel does not bring.
 ALSO_NEEDED = re.compile(r"`pip install ([a-z][\w-]*)`")
+EXTRA_NEEDED = re.compile(r"`pip install \"\.\[(\w+)\]\"`")
 # What the notes about upstream are about, and what a page for developers has from a clone.
 OF_DEVELOPERS = {"tests", "lazy_loader"}
 
@@ -69,12 +70,10 @@ def code_of(page: str) -> str:
 
 
 WITH_CODE = [page for page in PAGES if code_of(page)]
+FOR_USERS = [page for page in WITH_CODE if not imported(code_of(page)) & OF_DEVELOPERS]
 # Those that a bare environment runs.
-PLAIN = [
-    page
-    for page in WITH_CODE
-    if not ALSO_NEEDED.search(PAGES[page]) and not imported(code_of(page)) & OF_DEVELOPERS
-]
+PLAIN = [page for page in FOR_USERS if not ALSO_NEEDED.search(PAGES[page])]
+OTHERS = [page for page in FOR_USERS if page not in PLAIN]
 
 
 def test_package_imports_only_what_is_installed_with_it(available):
@@ -177,19 +176,38 @@ def bare(folder) -> Environment:
     return Environment(folder / "bare")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PLAIN)
-def test_bare_install_runs_the_page(page, bare):
+def run_page(page: str, environment: Environment) -> None:
+    """Run the blocks of a page in an environment, as one script."""
     lines = ["import subprocess, sys"]
     for block in BLOCK.finditer(PAGES[page]):
         if file := FILE.match(block[1]):
-            (bare.elsewhere / file[1]).write_text(block[1])
+            (environment.elsewhere / file[1]).write_text(block[1])
             lines.append(f"subprocess.run([sys.executable, {file[1]!r}], check=True)")
         else:
             lines.append(block[1])
-    script = bare.elsewhere / "page.py"
+    script = environment.elsewhere / "page.py"
     script.write_text("\n".join(lines))
-    bare.run(script)
+    environment.run(script)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PLAIN)
+def test_bare_install_runs_the_page(page, bare):
+    run_page(page, bare)
+
+
+@pytest.fixture(scope="module")
+def with_named(folder) -> Environment:
+    """An environment with the wheel, and the packages and extras that the other pages name."""
+    text = "".join(PAGES[page] for page in OTHERS)
+    extras = ",".join(sorted({*EXTRA_NEEDED.findall(text)}))
+    return Environment(folder / "named", f"[{extras}]", sorted({*ALSO_NEEDED.findall(text)}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", OTHERS)
+def test_page_runs_with_what_it_names(page, with_named):
+    run_page(page, with_named)
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def test_picture_of_the_demo_shows_what_it_quotes_and_cuts_no_word_off() -> None
 
 
 def test_there_is_a_notebook() -> None:
-    assert {"radon", "sleepstudy"} <= {source.stem for source in SOURCES}
+    assert {"radon", "contraception"} <= {source.stem for source in SOURCES}
 
 
 @pytest.mark.slow

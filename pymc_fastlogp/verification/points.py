@@ -68,19 +68,24 @@ def _points_with_one_entry_apart(
     # Not around the initial point: terms of a gradient may cancel to the last digit there, and upstream folds them as constants.
     near = (origin + rng.normal(size=origin.size)).astype(origin.dtype)
     for name, segment in segments(sizes):
-        yield from _one_entry_apart(near, name, segment, rng)
+        yield from _one_entry_apart(near, name, segment, sizes[name], rng)
 
 
 def _one_entry_apart(
-    near: np.ndarray, name: str, segment: slice, rng: np.random.Generator
+    near: np.ndarray,
+    name: str,
+    segment: slice,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield points that differ from ``near`` in one entry of a variable, for up to :data:`MOST_ALONE` entries."""
     entries = np.arange(segment.start, segment.stop)
     for entry in rng.choice(entries, min(MOST_ALONE, entries.size), replace=False):
+        index = ", ".join(map(str, np.unravel_index(entry - segment.start, shape)))
         for value in (-ALONE[near.dtype.name], ALONE[near.dtype.name]):
             x = near.copy()
             x[entry] = value
-            yield f"the point {name}[{entry - segment.start}] = {value:g}", x
+            yield f"the point {name}{f'[{index}]' if index else ''} = {value:g}", x
 
 
 def segments(sizes: Sizes) -> Iterator[tuple[str, slice]]:
