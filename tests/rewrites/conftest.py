@@ -19,7 +19,7 @@ from tests.conftest import PYTHON
 from tests.fuzz.evaluation import by_kernels
 
 # By whether the plugin is on. Kernels run as machine code and all other Ops in NumPy, so that nothing waits for Numba.
-SIDES = {True: by_kernels(), False: "FAST_COMPILE"}
+SIDES = {True: by_kernels(), False: PYTHON}
 
 
 def pregrad(out, *, on, exclude=()):
