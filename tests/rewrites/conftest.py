@@ -30,7 +30,7 @@ def pregrad(out, *, on, exclude=()):
 
 
 def with_gradients(out, inputs, *, on, mode=None):
-    """Compile a value and its gradients, both sides as PyMC and nutpie do it."""
+    """Compile a value and its gradients as PyMC and nutpie do; upstream's graph is not rewritten after the gradient."""
     with switched(on):
         value = pregrad(out, on=on)
         gradients = pytensor.grad(value, inputs, disconnected_inputs="ignore")
