@@ -257,6 +257,29 @@ def test_bambi_gives_the_right_intercept_and_does_not_move_pymc(libraries, bare)
     assert abs(prediction - 203) < 0.14
 
 
+# The block of the page on libraries that needs Bambi.
+BLOCK_OF_BAMBI = re.search(
+    r"^```\{code-block\} python\n(import bambi.*?)^```$",
+    PAGES["docs/howto/libraries.md"],
+    re.MULTILINE | re.DOTALL,
+)
+CONVERGED = """
+import arviz as az
+
+found = az.summary(idata, var_names=["Intercept", "price", "1|store_sigma"], round_to="none")
+assert found["r_hat"].max() < 1.05, found
+# A standard error of 0.004, which the spread of 30 slopes makes.
+assert abs(found["mean"]["price"] + 0.08) < 0.02, found
+"""
+
+
+@pytest.mark.slow
+def test_bambi_block_of_the_page_converges(libraries):
+    script = libraries.elsewhere / "bambi_page.py"
+    script.write_text(BLOCK_OF_BAMBI[1] + CONVERGED)
+    libraries.run(script)
+
+
 SCRIPTS = sorted(
     x.name for x in LIBRARIES.glob("*.py") if x.name not in ("counting.py", "plain_script.py")
 )
