@@ -230,7 +230,7 @@ idata = {call}
 new = model.predict(idata, data=pd.DataFrame({{"x": [100.0]}}), inplace=False)
 print(float(idata["posterior"]["Intercept"].mean()), float(new["posterior"]["mu"].mean()))
 """
-CALL_OF_BAMBI = re.search(r"`(model\.fit\(.*?\))`", PAGES["docs/faq.md"])
+CALL_OF_BAMBI = re.search(r"`(model\.fit\(inference_method.*?\))`", PAGES["docs/faq.md"])
 
 
 def test_readme_and_questions_fit_models_of_bambi_by_its_own_method():
