@@ -230,7 +230,7 @@ idata = {call}
 new = model.predict(idata, data=pd.DataFrame({{"x": [100.0]}}), inplace=False)
 print(float(idata["posterior"]["Intercept"].mean()), float(new["posterior"]["mu"].mean()))
 """
-CALL_OF_BAMBI = re.search(r"`(model\.fit\(.*?\))`", PAGES["docs/faq.md"])
+CALL_OF_BAMBI = re.search(r"`(model\.fit\(inference_method.*?\))`", PAGES["docs/faq.md"])
 
 
 def test_readme_and_questions_fit_models_of_bambi_by_its_own_method():
@@ -255,6 +255,29 @@ def test_bambi_gives_the_right_intercept_and_does_not_move_pymc(libraries, bare)
     # Three standard errors: 0.9 of the intercept, which is extrapolated by 20 standard deviations, and 0.045.
     assert abs(intercept - 3) < 2.7
     assert abs(prediction - 203) < 0.14
+
+
+# The block of the page on libraries that needs Bambi.
+BLOCK_OF_BAMBI = re.search(
+    r"^```\{code-block\} python\n(import bambi.*?)^```$",
+    PAGES["docs/howto/libraries.md"],
+    re.MULTILINE | re.DOTALL,
+)
+CONVERGED = """
+import arviz as az
+
+found = az.summary(idata, var_names=["Intercept", "price", "1|store_sigma"], round_to="none")
+assert found["r_hat"].max() < 1.05, found
+# A standard error of 0.004, which the spread of 30 slopes makes.
+assert abs(found["mean"]["price"] + 0.08) < 0.02, found
+"""
+
+
+@pytest.mark.slow
+def test_bambi_block_of_the_page_converges(libraries):
+    script = libraries.elsewhere / "bambi_page.py"
+    script.write_text(BLOCK_OF_BAMBI[1] + CONVERGED)
+    libraries.run(script)
 
 
 SCRIPTS = sorted(

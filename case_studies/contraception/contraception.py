@@ -140,7 +140,7 @@ az.summary(fits["patched"][1], var_names=names)
 
 # %%
 forest = {way: idata for way, (_, idata, _, _) in fits.items()}
-az.plot_forest(forest, var_names=names, combined=True).add_legend("model")
+az.plot_forest(forest, var_names=names, combined=True, labels=["__variable__"]).add_legend("model")
 plt.show()
 
 # %%
@@ -179,8 +179,8 @@ for ax, (urban, title) in zip(axes, {"N": "village", "Y": "town"}.items()):
         ax.plot(10 * ages, predicted["off"][0][rows], "k:", label=f"{children}, off")
     ax.set_title(title)
     ax.set_xlabel("age, years from the mean")
-    ax.legend(title="children", fontsize="small")
 axes[0].set_ylabel("probability of contraception, district 1")
+figure.legend(*axes[0].get_legend_handles_labels(), title="children", loc="outside right upper")
 plt.show()
 
 difference = np.abs(predicted["off"][0] - predicted["patched"][0]).max()

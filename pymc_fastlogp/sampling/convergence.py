@@ -29,6 +29,8 @@ log = logging.getLogger("pymc.stats.convergence")
 
 MOST_DRAWS = 500_000
 LARGEST_RHAT = 1.01
+# R-hat of chains in different places. nutpie adapts to the gradient at the first point: a chain that starts far out, as under wide priors, can stay there.
+STUCK_RHAT = 1.1
 # Effective sample size of each chain.
 SMALLEST_ESS = 100
 FEWEST_DRAWS = 100
@@ -90,54 +92,59 @@ def findings(
         yield _problem(
             f"Chain {chain} reached the maximum tree depth. Increase `max_treedepth`, increase `target_accept` or reparameterize."
         )
-    if (n_diverging or deep.size) and not is_reparametrized:
+    rhat, of_mixing = _mixing(idata, model)
+    if (n_diverging or deep.size or rhat > STUCK_RHAT) and not is_reparametrized:
         yield _problem(
-            "Try `pymc_fastlogp.sample(..., reparametrize=True)`, which moves in coordinates that are chosen from the data."
+            "Try `reparametrize=True`, which moves in coordinates that are chosen from the data."
         )
-    yield from _of_mixing(idata, model)
+    yield from of_mixing
 
 
 def _problem(text: str) -> Finding:
     return Finding(logging.WARNING, text)
 
 
-def _of_mixing(idata: "DataTree", model: "pm.Model") -> Iterator[Finding]:
-    """Yield R-hat and effective sample sizes that exceed their limits."""
+def _note(text: str) -> Finding:
+    return Finding(logging.INFO, text)
+
+
+def _mixing(idata: "DataTree", model: "pm.Model") -> tuple[float, list[Finding]]:
+    """Return the largest R-hat, NaN if R-hat is not checked, and findings on R-hat and effective sample sizes."""
     posterior = idata["posterior"]
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if n_draws < FEWEST_DRAWS:
-        yield Finding(
-            logging.INFO, "The number of samples is too small to check convergence reliably."
-        )
-        return
+        return np.nan, [_note("The number of samples is too small to check convergence reliably.")]
     if n_chains == 1:
-        yield Finding(logging.INFO, "Only one chain was sampled, so R-hat is not checked.")
-        return
+        return np.nan, [_note("Only one chain was sampled, so R-hat is not checked.")]
+    found = []
     if n_chains < 4:
-        yield Finding(
-            logging.INFO, "At least 4 chains are recommended for convergence diagnostics."
-        )
+        found.append(_note("At least 4 chains are recommended for convergence diagnostics."))
     stored = {x.name: posterior[x.name] for x in model.free_RVs if x.name in posterior}
     names, draws = _least_mixed({name: np.asarray(x) for name, x in stored.items()})
     if not names:
-        return
+        return np.nan, found
     scores = _normal_scores(draws)
     distances = np.abs(draws - np.median(draws, axis=(1, 2), keepdims=True))
     # R-hat of the distances is NaN if all are equal.
     rhat = np.fmax(_rhat(scores), _rhat(_normal_scores(distances)))
     worst = int(np.argmax(rhat))
     if rhat[worst] > LARGEST_RHAT:
-        yield _problem(
-            f"The rhat statistic is larger than {LARGEST_RHAT} for some parameters, {rhat[worst]:.3g} for {names[worst]}."
-            " This indicates problems during sampling."
+        found.append(
+            _problem(
+                f"The rhat statistic is larger than {LARGEST_RHAT} for some parameters, {rhat[worst]:.3g} for {names[worst]}."
+                " This indicates problems during sampling."
+            )
         )
     ess = _effective_sample_size(scores) / n_chains
-    worst = int(np.argmin(ess))
-    if ess[worst] < SMALLEST_ESS:
-        yield _problem(
-            f"The effective sample size per chain is smaller than {SMALLEST_ESS} for some parameters, {ess[worst]:.0f} for {names[worst]}."
-            " A higher number is needed for reliable rhat and ess computation."
+    least = int(np.argmin(ess))
+    if ess[least] < SMALLEST_ESS:
+        found.append(
+            _problem(
+                f"The effective sample size per chain is smaller than {SMALLEST_ESS} for some parameters, {ess[least]:.0f} for {names[least]}."
+                " A higher number is needed for reliable rhat and ess computation."
+            )
         )
+    return float(rhat[worst]), found
 
 
 def _least_mixed(stored: dict[str, np.ndarray]) -> tuple[list[str], np.ndarray]:

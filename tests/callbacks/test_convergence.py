@@ -100,6 +100,19 @@ def test_chains_that_are_stuck_are_logged(caplog):
     assert any("rhat" in line for line in logged(caplog, draws))
 
 
+@pytest.mark.parametrize(("shift", "is_hint"), [(0.5, False), (2.0, True)])
+@pytest.mark.parametrize("is_reparametrized", [False, True])
+def test_chains_in_different_places_get_the_hint_to_reparametrize(
+    caplog, shift, is_hint, is_reparametrized
+):
+    draws = np.random.default_rng(2).normal(size=(4, 1000))
+    draws[1] += shift
+    found = logged(caplog, draws, is_reparametrized=is_reparametrized)
+    assert any("rhat" in line for line in found)
+    hinted = any("reparametrize=True" in line for line in found)
+    assert hinted == (is_hint and not is_reparametrized)
+
+
 def test_least_mixed_of_many_parameters_is_ranked_first(caplog, monkeypatch):
     monkeypatch.setattr(convergence, "MOST_DRAWS", 2000)
     draws = np.random.default_rng(2).normal(size=(4, 200, 50))
