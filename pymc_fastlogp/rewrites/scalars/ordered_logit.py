@@ -43,7 +43,7 @@ rewritten if the cut points are known to be sorted: constants, cumulative sums o
 
 When it refuses
 ---------------
-- Tables of unknown shape, whose entries would be selected last.
+- Categories that are not constant, the logarithm of a whole table, tables of unknown shape.
 - A table of other ends than zeros and ones, or of another order.
 
 References
@@ -60,7 +60,16 @@ from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.scalar.math import Sigmoid
-from pytensor.tensor.basic import Join, MakeVector, constant, full, join, stack, switch
+from pytensor.tensor.basic import (
+    Join,
+    MakeVector,
+    as_tensor_variable,
+    constant,
+    full,
+    join,
+    stack,
+    switch,
+)
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import All, Sum, eq, invert, isnan, log, log1mexp, softplus
@@ -100,12 +109,21 @@ def local_log_of_sigmoid_difference(
     indices = indices_of(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     if indices is None or len(indices) < x.owner.inputs[0].type.ndim:
         return None
+    if not all(isinstance(index, Constant) for index in indices.values()):
+        return None
     if (argument := sigmoid_argument(x.owner.inputs[0])) is None:
         return None
-    # An index without axes of length one, as the rules about rows expect an index.
+    # The rules about rows expect an index without axes of length one.
     for move in reversed(moves):
-        indices = {axis: move(index) for axis, index in indices.items()}
+        indices = {axis: _moved(index, move) for axis, index in indices.items()}
     return replacement(out, _log_of_entries(argument, indices))
+
+
+def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
+    kept = [axis for axis in move.new_order if axis != "x"]
+    dropped = [axis for axis in range(x.type.ndim) if axis not in kept]
+    shape = [1 if axis == "x" else x.data.shape[axis] for axis in move.new_order]
+    return constant(x.data.transpose([*kept, *dropped]).reshape(shape))
 
 
 def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
@@ -150,7 +168,7 @@ def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariabl
 
 def _total(terms: list[Signed], like: TensorVariable) -> TensorVariable:
     """Return the sum of signed terms in the dtype of ``like``."""
-    zero = constant(np.array(0, dtype=like.type.dtype))
+    zero = constant(np.zeros((1,) * like.type.ndim, dtype=like.type.dtype))
     return add_all([-x if is_negative else x for x, is_negative in terms] or [zero])
 
 
@@ -174,8 +192,18 @@ def _pick_of(
             # As many axes as `x`, of which `pick` drops those of length one.
             return pick(function(y).dimshuffle(*x.owner.op.new_order), indices)
         case (AdvancedSubtensor(idx_list=[0]), y, rows) if rows.type.ndim == 1 and 0 in indices:
-            return _pick_of(y, {**indices, 0: rows[indices[0]]}, function)
-    return pick(function(x), indices)
+            of_row = rows.data[indices[0].data] if isinstance(rows, Constant) else rows[indices[0]]
+            return _pick_of(y, {**indices, 0: as_tensor_variable(of_row)}, function)
+    return _pick_flat(function(x), indices)
+
+
+def _pick_flat(table: TensorVariable, indices: Indices) -> TensorVariable:
+    """Return entries of a table by one index if possible, which the rules about rows sort and count."""
+    shape, arrays = table.type.shape, [*indices.values()]
+    if 1 in shape or not all(isinstance(index, Constant) for index in arrays):
+        return pick(table, indices)
+    places = [index.data % n for index, n in zip(arrays, shape, strict=True)]
+    return table.flatten()[np.ravel_multi_index(np.broadcast_arrays(*places), shape)]
 
 
 @node_rewriter([All])
