@@ -40,6 +40,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum, add, exp, le, log, lt, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorConstant, TensorVariable

@@ -33,7 +33,6 @@ Differences to the left side:
 
 - Where the left side is rounded to zero, its logarithm is :math:`-\infty`. The right side is finite.
 - Where :math:`b < a`, the right side is NaN. The left side is NaN, or :math:`-\infty` if both sigmoids are rounded to one number.
-- Where :math:`a = b`, both sides are :math:`-\infty`. The derivatives on the right side are finite.
 - Upstream compares computed sigmoids, and rejects a point where rounding swaps two of them.
 
 When it applies
@@ -72,7 +71,7 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import All, Sum, eq, invert, isnan, log, log1mexp, softplus
+from pytensor.tensor.math import All, Sum, eq, invert, isinf, isnan, log, log1mexp, softplus
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
@@ -174,7 +173,7 @@ def _total(terms: list[Signed], like: TensorVariable) -> TensorVariable:
 
 def _gap(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``b - a``, zero for equal infinities."""
-    return switch(eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
+    return switch(isinf(a) & eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
 
 
 def _join(*parts: TensorVariable) -> TensorVariable:
