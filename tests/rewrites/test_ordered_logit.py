@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pymc.model.transform.optimization import freeze_dims_and_data
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.scalar.math import Log1mexp, Sigmoid
 
 from pymc_fastlogp.analysis.elemwise import is_made_by
@@ -139,6 +139,18 @@ def test_value_and_gradient(name):
     out = {**TABLES, **{key: before for key, (before, _) in ELEMENTWISE.items()}}[name]
     is_narrow = out.type.dtype == "float32"
     assert_same_value_and_gradient(out, VALUES, rtol=1e-4 if is_narrow else 1e-11)
+
+
+@pytest.mark.parametrize("category", [K, -K - 1])
+@pytest.mark.parametrize("cut", [cuts, by_group[group]])
+def test_category_out_of_range_raises(cut, category):
+    out = pregrad(picked(cut, np.full(N, category)), on=True)
+    with pytest.raises(IndexError):
+        out.eval({x: VALUES[x] for x in explicit_graph_inputs([out])}, mode=PYTHON)
+
+
+def test_negative_categories_count_from_the_last():
+    assert_same_value_and_gradient(picked(by_group[group], y - K), VALUES, rtol=1e-11)
 
 
 @pytest.mark.parametrize("name", REFUSES)

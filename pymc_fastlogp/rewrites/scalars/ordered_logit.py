@@ -94,7 +94,7 @@ MOST_TERMS = 64
 def local_log_of_sigmoid_difference(
     fgraph: FunctionGraph, node: Apply
 ) -> list[TensorVariable] | None:
-    """Rewrite ``log(sigmoid(b) - sigmoid(a)) -> log1mexp(a - b) - softplus(-b) - softplus(a)``, also below selections."""
+    """Rewrite ``log(sigmoid(b) - sigmoid(a)) -> log1mexp(a - b) - softplus(-b) - softplus(a)``, and of selected entries of a table."""
     [x], [out] = node.inputs, node.outputs
     if x.type.dtype != out.type.dtype or x.type.dtype not in float_dtypes:
         return None
@@ -119,6 +119,7 @@ def local_log_of_sigmoid_difference(
 
 
 def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
+    """Return a constant with its axes rearranged."""
     kept = [axis for axis in move.new_order if axis != "x"]
     dropped = [axis for axis in range(x.type.ndim) if axis not in kept]
     shape = [1 if axis == "x" else x.data.shape[axis] for axis in move.new_order]
@@ -127,14 +128,18 @@ def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
 
 def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``log(sigmoid(b) - sigmoid(a))``."""
-    of_b, of_a = ([*islice(flatten_sum(x), MOST_TERMS)] for x in (b, a))
-    if MOST_TERMS in (len(of_b), len(of_a)):
-        of_b, of_a = [Signed(b, False)], [Signed(a, False)]
+    of_b, of_a = _terms(b), _terms(a)
     for term in [*of_a]:
         if (same := next((other for other in of_b if _is_same(term, other)), None)) is not None:
             of_a.remove(term)
             of_b.remove(same)
     return log1mexp(-_gap(_total(of_b, b), _total(of_a, a))) - softplus(-b) - softplus(a)
+
+
+def _terms(x: TensorVariable) -> list[Signed]:
+    """Return the terms of a sum, the sum itself if it has too many."""
+    terms = [*islice(flatten_sum(x), MOST_TERMS)]
+    return terms if len(terms) < MOST_TERMS else [Signed(x, False)]
 
 
 def _is_same(term: Signed, other: Signed) -> bool:
@@ -143,7 +148,7 @@ def _is_same(term: Signed, other: Signed) -> bool:
 
 def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariable:
     """Return the logarithms of entries of the table of probabilities."""
-    terms = [*flatten_sum(argument)]
+    terms = _terms(argument)
     by_row = [term for term in terms if term.x.type.shape[-1] == 1]
     if argument.type.shape[-1] == 1:
         terms, by_row = [Signed(argument, False)], []
@@ -201,6 +206,8 @@ def _pick_flat(table: TensorVariable, indices: Indices) -> TensorVariable:
     shape, arrays = table.type.shape, [*indices.values()]
     if 1 in shape or not all(isinstance(index, Constant) for index in arrays):
         return pick(table, indices)
+    if any((index.data < -n).any() or (index.data >= n).any() for index, n in zip(arrays, shape)):
+        return pick(table, indices)  # raises the IndexError of upstream
     places = [index.data % n for index, n in zip(arrays, shape, strict=True)]
     return table.flatten()[np.ravel_multi_index(np.broadcast_arrays(*places), shape)]
 
@@ -310,8 +317,7 @@ def _not_nan(x: TensorVariable) -> TensorVariable | None:
 
 def _is_sorted_up_to_rows(x: TensorVariable) -> bool:
     """Return whether each term of a sum is constant along the last axis, or sorted."""
-    terms = [*flatten_sum(x)]
-    by_category = [term for term in terms if term.x.type.shape[-1] != 1]
+    by_category = [term for term in _terms(x) if term.x.type.shape[-1] != 1]
     return all(_is_sorted(x) and not is_negative for x, is_negative in by_category)
 
 
