@@ -108,7 +108,7 @@ def local_log_of_sigmoid_difference(
     indices = indices_of(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     if indices is None or len(indices) < x.owner.inputs[0].type.ndim:
         return None
-    if not all(isinstance(index, Constant) for index in indices.values()):
+    if not _are_inside(x.owner.inputs[0], indices):
         return None
     if (argument := sigmoid_argument(x.owner.inputs[0])) is None:
         return None
@@ -116,6 +116,16 @@ def local_log_of_sigmoid_difference(
     for move in reversed(moves):
         indices = {axis: _moved(index, move) for axis, index in indices.items()}
     return replacement(out, _log_of_entries(argument, indices))
+
+
+def _are_inside(table: TensorVariable, indices: Indices) -> bool:
+    """Return whether indices are constant and select entries that the table is known to have."""
+    return all(
+        isinstance(index, Constant)
+        and n is not None
+        and ((-n <= index.data) & (index.data < n)).all()
+        for index, n in zip(indices.values(), table.type.shape, strict=True)
+    )
 
 
 def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
@@ -203,11 +213,9 @@ def _pick_of(
 
 def _pick_flat(table: TensorVariable, indices: Indices) -> TensorVariable:
     """Return entries of a table by one index if possible, which the rules about rows sort and count."""
-    shape, arrays = table.type.shape, [*indices.values()]
-    if 1 in shape or not all(isinstance(index, Constant) for index in arrays):
+    shape, arrays = table.type.shape, indices.values()
+    if 1 in shape or not _are_inside(table, indices):
         return pick(table, indices)
-    if any((index.data < -n).any() or (index.data >= n).any() for index, n in zip(arrays, shape)):
-        return pick(table, indices)  # raises the IndexError of upstream
     places = [index.data % n for index, n in zip(arrays, shape, strict=True)]
     return table.flatten()[np.ravel_multi_index(np.broadcast_arrays(*places), shape)]
 
