@@ -69,6 +69,10 @@ FIRES = {
     name: (pt.log(product), limited(logs, product)) for name, (product, logs) in PRODUCTS.items()
 }
 FIRES["quotient of exponentials"] = (pt.log(pt.exp(x) / pt.exp(z)), x - z)
+FIRES["entries of an exponential"] = (
+    pt.log(pt.exp(v)[g]) * pt.exp(v).sum(),
+    v[g] * pt.exp(v).sum(),
+)
 FIRES["exponential of a number that is read elsewhere, too"] = (
     pt.log(pt.exp(x) * pt.exp(s)) * pt.exp(s),
     (x + s) * pt.exp(s),

@@ -7,6 +7,7 @@ r"""Write the logarithm of a product as a sum of logarithms of short factors.
     log(a * exp(v)[g])        ->  log(a) + v[g] + limit
     log(a * exp(x) * exp(y))  ->  log(a * exp(x + y))
     log(exp(x) / exp(y))      ->  x - y
+    log(exp(x)[g])            ->  x[g]
     log((r * s)[g])           ->  (log(r) + log(s))[g] + limit
 
 ``a`` is constant, ``s`` has fewer entries than the product, and no factor is negative. A rate
@@ -58,6 +59,8 @@ MOST_FACTORS = 256
 def local_log_of_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``log(a * exp(x) * s) -> log(a) + x + log(s)``."""
     [x], [out] = node.inputs, node.outputs
+    if (selected := _exponent(x)) is not None:
+        return replacement(out, selected)
     if (merged := with_one_exponential(x)) is not None:
         exponent = operand(merged, ps.Exp)
         return replacement(out, log(merged) if exponent is None else exponent)
@@ -86,10 +89,10 @@ def _factors(x: TensorVariable) -> list[TensorVariable]:
 
 
 def _exponent(x: TensorVariable) -> TensorVariable | None:
-    """Return ``a`` if ``x`` is ``exp(a)``, also below a DimShuffle."""
-    if isinstance(x.owner_op, DimShuffle):
+    """Return ``a`` if ``x`` is ``exp(a)``, and entries of ``a`` if ``x`` has those of ``exp(a)``."""
+    if isinstance(x.owner_op, SELECTIONS):
         exponent = _exponent(x.owner.inputs[0])
-        return None if exponent is None else x.owner.op(exponent)
+        return None if exponent is None else x.owner.op(exponent, *x.owner.inputs[1:])
     return operand(x, ps.Exp)
 
 

@@ -33,7 +33,6 @@ Differences to the left side:
 
 - Where the left side is rounded to zero, its logarithm is :math:`-\infty`. The right side is finite.
 - Where :math:`b < a`, the right side is NaN. The left side is NaN, or :math:`-\infty` if both sigmoids are rounded to one number.
-- Where :math:`a = b`, both sides are :math:`-\infty`. The derivatives on the right side are finite.
 - Upstream compares computed sigmoids, and rejects a point where rounding swaps two of them.
 
 When it applies
@@ -43,7 +42,7 @@ rewritten if the cut points are known to be sorted: constants, cumulative sums o
 
 When it refuses
 ---------------
-- Tables of unknown shape, whose entries would be selected last.
+- Categories that are not constant, the logarithm of a whole table, tables of unknown shape.
 - A table of other ends than zeros and ones, or of another order.
 
 References
@@ -60,10 +59,19 @@ from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.scalar.math import Sigmoid
-from pytensor.tensor.basic import Join, MakeVector, constant, full, join, stack, switch
+from pytensor.tensor.basic import (
+    Join,
+    MakeVector,
+    as_tensor_variable,
+    constant,
+    full,
+    join,
+    stack,
+    switch,
+)
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import All, Sum, eq, invert, isnan, log, log1mexp, softplus
+from pytensor.tensor.math import All, Sum, eq, invert, isinf, isnan, log, log1mexp, softplus
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
@@ -86,7 +94,7 @@ MOST_TERMS = 64
 def local_log_of_sigmoid_difference(
     fgraph: FunctionGraph, node: Apply
 ) -> list[TensorVariable] | None:
-    """Rewrite ``log(sigmoid(b) - sigmoid(a)) -> log1mexp(a - b) - softplus(-b) - softplus(a)``, also below selections."""
+    """Rewrite ``log(sigmoid(b) - sigmoid(a)) -> log1mexp(a - b) - softplus(-b) - softplus(a)``, and of selected entries of a table."""
     [x], [out] = node.inputs, node.outputs
     if x.type.dtype != out.type.dtype or x.type.dtype not in float_dtypes:
         return None
@@ -100,24 +108,48 @@ def local_log_of_sigmoid_difference(
     indices = indices_of(x.owner) if isinstance(x.owner_op, AdvancedSubtensor) else None
     if indices is None or len(indices) < x.owner.inputs[0].type.ndim:
         return None
+    if not _are_inside(x.owner.inputs[0], indices):
+        return None
     if (argument := sigmoid_argument(x.owner.inputs[0])) is None:
         return None
-    # An index without axes of length one, as the rules about rows expect an index.
+    # The rules about rows expect an index without axes of length one.
     for move in reversed(moves):
-        indices = {axis: move(index) for axis, index in indices.items()}
+        indices = {axis: _moved(index, move) for axis, index in indices.items()}
     return replacement(out, _log_of_entries(argument, indices))
+
+
+def _are_inside(table: TensorVariable, indices: Indices) -> bool:
+    """Return whether indices are constant and select entries that the table is known to have."""
+    return all(
+        isinstance(index, Constant)
+        and n is not None
+        and ((-n <= index.data) & (index.data < n)).all()
+        for index, n in zip(indices.values(), table.type.shape, strict=True)
+    )
+
+
+def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
+    """Return a constant with its axes rearranged."""
+    kept = [axis for axis in move.new_order if axis != "x"]
+    dropped = [axis for axis in range(x.type.ndim) if axis not in kept]
+    shape = [1 if axis == "x" else x.data.shape[axis] for axis in move.new_order]
+    return constant(x.data.transpose([*kept, *dropped]).reshape(shape))
 
 
 def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``log(sigmoid(b) - sigmoid(a))``."""
-    of_b, of_a = ([*islice(flatten_sum(x), MOST_TERMS)] for x in (b, a))
-    if MOST_TERMS in (len(of_b), len(of_a)):
-        of_b, of_a = [Signed(b, False)], [Signed(a, False)]
+    of_b, of_a = _terms(b), _terms(a)
     for term in [*of_a]:
         if (same := next((other for other in of_b if _is_same(term, other)), None)) is not None:
             of_a.remove(term)
             of_b.remove(same)
     return log1mexp(-_gap(_total(of_b, b), _total(of_a, a))) - softplus(-b) - softplus(a)
+
+
+def _terms(x: TensorVariable) -> list[Signed]:
+    """Return the terms of a sum, the sum itself if it has too many."""
+    terms = [*islice(flatten_sum(x), MOST_TERMS)]
+    return terms if len(terms) < MOST_TERMS else [Signed(x, False)]
 
 
 def _is_same(term: Signed, other: Signed) -> bool:
@@ -126,7 +158,7 @@ def _is_same(term: Signed, other: Signed) -> bool:
 
 def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariable:
     """Return the logarithms of entries of the table of probabilities."""
-    terms = [*flatten_sum(argument)]
+    terms = _terms(argument)
     by_row = [term for term in terms if term.x.type.shape[-1] == 1]
     if argument.type.shape[-1] == 1:
         terms, by_row = [Signed(argument, False)], []
@@ -150,13 +182,13 @@ def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariabl
 
 def _total(terms: list[Signed], like: TensorVariable) -> TensorVariable:
     """Return the sum of signed terms in the dtype of ``like``."""
-    zero = constant(np.array(0, dtype=like.type.dtype))
+    zero = constant(np.zeros((1,) * like.type.ndim, dtype=like.type.dtype))
     return add_all([-x if is_negative else x for x, is_negative in terms] or [zero])
 
 
 def _gap(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``b - a``, zero for equal infinities."""
-    return switch(eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
+    return switch(isinf(a) & eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
 
 
 def _join(*parts: TensorVariable) -> TensorVariable:
@@ -174,8 +206,18 @@ def _pick_of(
             # As many axes as `x`, of which `pick` drops those of length one.
             return pick(function(y).dimshuffle(*x.owner.op.new_order), indices)
         case (AdvancedSubtensor(idx_list=[0]), y, rows) if rows.type.ndim == 1 and 0 in indices:
-            return _pick_of(y, {**indices, 0: rows[indices[0]]}, function)
-    return pick(function(x), indices)
+            of_row = rows.data[indices[0].data] if isinstance(rows, Constant) else rows[indices[0]]
+            return _pick_of(y, {**indices, 0: as_tensor_variable(of_row)}, function)
+    return _pick_flat(function(x), indices)
+
+
+def _pick_flat(table: TensorVariable, indices: Indices) -> TensorVariable:
+    """Return entries of a table by one index if possible, which the rules about rows sort and count."""
+    shape, arrays = table.type.shape, indices.values()
+    if 1 in shape or not _are_inside(table, indices):
+        return pick(table, indices)
+    places = [index.data % n for index, n in zip(arrays, shape, strict=True)]
+    return table.flatten()[np.ravel_multi_index(np.broadcast_arrays(*places), shape)]
 
 
 @node_rewriter([All])
@@ -283,8 +325,7 @@ def _not_nan(x: TensorVariable) -> TensorVariable | None:
 
 def _is_sorted_up_to_rows(x: TensorVariable) -> bool:
     """Return whether each term of a sum is constant along the last axis, or sorted."""
-    terms = [*flatten_sum(x)]
-    by_category = [term for term in terms if term.x.type.shape[-1] != 1]
+    by_category = [term for term in _terms(x) if term.x.type.shape[-1] != 1]
     return all(_is_sorted(x) and not is_negative for x, is_negative in by_category)
 
 
