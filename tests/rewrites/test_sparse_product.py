@@ -45,7 +45,9 @@ MATRICES = {
     "stored zeros": (dummies(LEVEL, Q, np.arange(N) % 3), 1),
     "infinite entries": (dummies(LEVEL, Q, np.where(np.arange(N) == 4, np.inf, 1.0)), 1),
     "repeated entries": (
-        scipy.sparse.csr_matrix(([1.0, 2.0, 3.0], [2, 2, 0], [0, 2, 3]), shape=(2, 4)),
+        scipy.sparse.csr_matrix(
+            (rng.normal(size=2 * N), np.repeat(LEVEL, 2), np.arange(0, 2 * N + 1, 2)), shape=(N, Q)
+        ),
         1,
     ),
     "a row without entries": (
@@ -61,7 +63,6 @@ SPELLINGS = {
     "from the left": lambda x, b: sparse.dot(b, x.T),
     "a row": lambda x, b: sparse.dot(b[None], x.T)[0],
     "rows": lambda x, b: sparse.dot(pt.stack([b, b**2]), x.T),
-    "an operator": lambda x, b: x @ b,
 }
 
 
@@ -77,8 +78,7 @@ def has_sparse(out):
 def evaluated(out, b, value, *, on):
     """Return the value of an expression, and the gradient of a weighted sum."""
     out = pregrad(out, on=on)
-    weights = np.linspace(0.5, 2, value.size * 0 + 7)
-    total = (out * weights[0] + out**2 * weights[1]).sum()
+    total = (0.5 * out + out**2).sum()
     function = pytensor.function([b], [out, pytensor.grad(total, b)], mode=PYTHON)
     with np.errstate(all="ignore"):
         return function(value)
@@ -156,6 +156,6 @@ def test_refuses_shared_and_computed_matrices_and_unknown_lengths():
     shared = pytensor.shared(ONE, name="matrix")
     computed = sparse.as_sparse_variable(ONE) * pt.scalar("scale")
     unknown = sparse.dot(sparse.as_sparse_variable(ONE), pt.vector("unknown"))
-    two = sparse.dot(sparse.as_sparse_variable(ONE.T.tocsr()), sparse.as_sparse_variable(ONE))
+    two = sparse.dot(computed.T, sparse.as_sparse_variable(ONE))
     for out in (sparse.dot(shared, b), sparse.dot(computed, b), unknown, two):
         assert has_sparse(pregrad(out, on=True))

@@ -58,17 +58,17 @@ def local_sparse_product(fgraph: FunctionGraph, node: Apply) -> list[TensorVaria
     # PyTensor's sparse module is imported by the models that use it.
     if type(node.op).__module__ != SPARSE or type(node.op).__name__ not in ("Dot", "StructuredDot"):
         return None
+    from pytensor.sparse.type import SparseTensorType
+
     [out], (left, right) = node.outputs, node.inputs
-    if getattr(out.type, "dtype", None) not in float_dtypes or not hasattr(out.type, "shape"):
+    are_sparse = [isinstance(x.type, SparseTensorType) for x in node.inputs]
+    if all(are_sparse) or out.type.dtype not in float_dtypes:
         return None
-    if isinstance(right, TensorVariable):
+    if are_sparse[0]:
         product = _product(_matrix(left), right, out.type.dtype)
-    elif isinstance(left, TensorVariable):
-        product = _product(_matrix(right, is_transposed=True), left.T, out.type.dtype)
-        product = None if product is None else product.T
-    else:
-        return None
-    return None if product is None else replacement(out, product)
+        return None if product is None else replacement(out, product)
+    product = _product(_matrix(right, is_transposed=True), left.T, out.type.dtype)
+    return None if product is None else replacement(out, product.T)
 
 
 def _matrix(x: Variable, *, is_transposed: bool = False) -> "spmatrix | None":
