@@ -69,6 +69,8 @@ RULES: tuple[Rule, ...] = (
         "canonicalize",
         until="PyTensor has local_shape_ground in canonicalize",
     ),
+    # In `canonicalize`, before types downstream become static: the product of a sparse matrix has no static shape.
+    Rule("fastlogp_sparse_product", "linalg.sparse_product.local_sparse_product", "canonicalize"),
     # In `canonicalize`, so that types downstream of a replaced variable are static before the rules that ask for a shape.
     Rule("fastlogp_static_output", "shapes.static_output.local_static_output", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that row rules see the vector that is broadcast.

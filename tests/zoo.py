@@ -10,6 +10,8 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+import scipy.sparse
+from pytensor import sparse
 
 N, GROUPS = 60, 7
 rng = np.random.default_rng(20)
@@ -455,6 +457,15 @@ def change_points_of_categories():
     table = pt.log((1 - after) * probabilities[0] + after * probabilities[1])
     rows, columns = np.indices((N, 3))
     pm.Potential("y", table[rows, columns, np.resize(category, (N, 3))])
+
+
+@in_zoo
+def sparse_design():
+    indicators = scipy.sparse.csr_matrix((np.ones(N), (np.arange(N), group)), shape=(N, GROUPS))
+    slopes = indicators.multiply(x[:, None])
+    design = scipy.sparse.hstack([indicators, slopes]).tocsr()
+    eta = sparse.structured_dot(design, effects(shape=2 * GROUPS)[:, None])
+    pm.Poisson("y", pt.exp(eta.ravel()), observed=counts)
 
 
 def make(name: str) -> pm.Model:

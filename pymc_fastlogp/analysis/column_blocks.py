@@ -17,7 +17,7 @@ no more than the sample.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ CHUNK = 4_000_000
 MAX_BLOCKS = 32
 # Largest cost of the split matrix, relative to the whole matrix.
 MAX_COST_SHARE = 0.75
+# Most blocks of a sparse matrix, and most rows of the blocks relative to the entries: rows without an entry are gathered, too. Beyond these limits a
+# product that skips zeros is faster.
+MAX_SPARSE_BLOCKS, MAX_FILL = 8, 1.5
 # Ratios between proportional columns. Others could overflow or underflow before they meet the coefficient.
 SMALLEST_RATIO, LARGEST_RATIO = 2.0**-100, 2.0**100
 
@@ -116,6 +119,34 @@ def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
         j for group in _colored(rows, sparse.tolist(), len(sample), fewest) for j in group
     )
     return _of_all_rows(x, np.array(kept), baselines, fewest) if kept else None
+
+
+def blocks_of_sparse(x: Any) -> list[Block] | None:
+    """Split the columns of a sparse matrix into blocks, whose baselines are zero.
+
+    Parameters
+    ----------
+    x : scipy.sparse.spmatrix
+        Matrix with entries, in CSR or CSC format.
+
+    Returns
+    -------
+    list of Block or None
+        None if there are many blocks, or if they have many rows without an entry.
+    """
+    n_rows = x.shape[0]
+    x = x.tocsc(copy=True)
+    x.sum_duplicates()
+    most = min(MAX_SPARSE_BLOCKS, MAX_FILL * x.nnz / n_rows)
+    if np.bincount(x.indices).max() > most:
+        return None
+    parts = zip(np.split(x.indices, x.indptr[1:-1]), np.split(x.data, x.indptr[1:-1]))
+    entries = [Entries(*part) for part in parts]
+    columns = [j for j, (rows, _) in enumerate(entries) if len(rows)]
+    groups = _colored((entries[j].rows for j in columns), columns, n_rows, 1)
+    if len(groups) > most or sum(map(len, groups)) < len(columns):
+        return None
+    return [_block(group, [entries[j] for j in group], n_rows) for group in groups]
 
 
 def _sample(x: np.ndarray) -> np.ndarray:
