@@ -1,6 +1,6 @@
 """Tables of each engine, and the comparison of a model of a table with that of all rows in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,12 @@ def engines() -> None:
 
 
 @pytest.fixture(scope="session")
-def relation(engines: None) -> Iterator[Any]:
+def relation(engines: None) -> Any:
     """Rows in DuckDB."""
     connection = pytest.importorskip("duckdb").connect()
     connection.execute("SET threads = 1")
     connection.execute(f"CREATE TABLE rides AS {ROWS}")
-    yield connection.table("rides")  # keeps the connection open
+    return connection.table("rides")
 
 
 @pytest.fixture(scope="session")
