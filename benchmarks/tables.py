@@ -57,9 +57,9 @@ def measured(runs: Iterable[Run], threads: int) -> list[dict[str, Any]]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for run in runs:
-            file = Path(folder) / f"{run.rows}.parquet"
+            file = Path(folder) / f"{run.model}-{run.rows}.parquet"
             if run.engine in FROM_FILE and not file.exists():
-                write(run.rows, str(file))
+                write(run.model, run.rows, str(file))
             try:
                 record = call(measure, *run, str(file), threads)
             except RuntimeError as error:  # out of memory
