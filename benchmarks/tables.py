@@ -31,7 +31,7 @@ from benchmarks.tables_child import ENGINES, FROM_FILE, MODELS, measure, write
 RESULTS = ROOT / "benchmarks" / "results" / "tables.json"
 PAGE = ROOT / "docs" / "howto" / "tables.md"
 PLOT = ROOT / "docs" / "_static" / "tables.png"
-MARKER = "table of tables"
+MARKER = "seconds of tables"
 STAGES = ("build", "reduce", "compile", "sample")
 
 
@@ -57,9 +57,9 @@ def measured(runs: Iterable[Run], threads: int) -> list[dict[str, Any]]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for run in runs:
-            file = Path(folder) / f"{run.rows}.parquet"
+            file = Path(folder) / f"{run.model}-{run.rows}.parquet"
             if run.engine in FROM_FILE and not file.exists():
-                write(run.rows, str(file))
+                write(run.model, run.rows, str(file))
             try:
                 record = call(measure, *run, str(file), threads)
             except RuntimeError as error:  # out of memory
@@ -87,15 +87,24 @@ def _cells(record: dict[str, Any]) -> list[str]:
     return [*run, cells, *seconds, digits(total(record)), query, memory, quality]
 
 
-def page_table(results: dict[str, Any]) -> str:
-    """Return the table of the docs."""
+def page_section(results: dict[str, Any]) -> str:
+    """Return the section of the docs, with table and plot."""
     names = ["model", "engine", "rows", "cells", *(f"{stage}, s" for stage in STAGES)]
     names += ["in all, s", "`GROUP BY` alone, s", "peak, GB", "largest R-hat / least ESS"]
     aligned = ["---"] * 2 + ["---:"] * (len(names) - 2)
     rows = [names, aligned, *(_cells(x) for x in results["runs"] if "error" not in x)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    where = f"{results['threads']} threads of {machine_and_versions(results)}."
-    return "\n".join([*lines, "", where])
+    return "\n".join(
+        [
+            "## Seconds until the posterior",
+            "",
+            f"![Seconds until the posterior against rows](../_static/{PLOT.name})",
+            "",
+            *lines,
+            "",
+            f"Four chains, {results['threads']} threads of {machine_and_versions(results)}. `python -m benchmarks.tables` measures again.",
+        ]
+    )
 
 
 def draw(results: dict[str, Any]) -> Any:
@@ -123,7 +132,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table and the plot of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_table(results), MARKER))
+    PAGE.write_text(insert_table(PAGE.read_text(), page_section(results), MARKER))
     draw(results).savefig(PLOT, dpi=150)
 
 

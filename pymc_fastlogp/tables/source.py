@@ -363,7 +363,8 @@ def source_of_files(
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
         raise RuntimeError(f"DuckDB could not read {pattern}: {first}") from error
-    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+    with suppress(duckdb.Error):  # in Jupyter DuckDB refuses without ipywidgets
+        connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files, connection, key)
 
 

@@ -199,3 +199,26 @@ def test_an_engine_that_raises_is_an_error_of_one_line(make, relation):
     assert str(raised.value).endswith("; look at the frame's query, then call table() again.")
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is not None
+
+
+def test_files_are_read_without_a_progress_bar_if_duckdb_refuses_it(files, monkeypatch):
+    """As in Jupyter without ipywidgets."""
+    duckdb = pytest.importorskip("duckdb")
+    connect = duckdb.connect
+
+    class Connection:
+        def __init__(self):
+            self._connection = connect()
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def execute(self, query, *arguments):
+            if "progress_bar" in query:
+                raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+            return self._connection.execute(query, *arguments)
+
+    monkeypatch.setattr(duckdb, "connect", Connection)
+    table = pymc_fastlogp.table(files / "*.parquet")
+    assert table.n_rows == len(table)
+    assert table._source.percent() < 0
