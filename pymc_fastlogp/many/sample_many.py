@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REFUSED = {
     "cores": "each worker runs one chain at a time",
     "threads": "each worker runs on one core",
+    "workers": "fits run on the executor",
     "model": "models are the first argument",
     "quiet": "problems are part of each fit",
     "callback": "fits run in other processes",

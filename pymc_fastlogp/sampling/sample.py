@@ -209,8 +209,10 @@ def sample(
     if workers is not None:
         refuse(workers)
         n_helpers(threads)  # refuses
-        for name in ("reparametrize", "store", "step"):
-            if given[name]:
+        unsupported = {x: given[x] for x in ("reparametrize", "store", "step")}
+        unsupported["log_likelihood"] = (idata_kwargs or {}).get("log_likelihood")
+        for name, value in unsupported.items():
+            if value:
                 raise ValueError(f"{name} can't be combined with workers: leave it out.")
         with progress_shown(is_progress_shown):
             split = split_tables(as_written)
@@ -369,8 +371,6 @@ def _sample_on_workers(
     threads : int, optional
         Threads of an evaluation.
     """
-    if (arguments["idata_kwargs"] or {}).get("log_likelihood"):
-        raise ValueError("log_likelihood can't be combined with workers: leave it out.")
     reason = why_not_by_nutpie(split.model, arguments)
     if reason is not None:
         raise ValueError(f"workers need nutpie, but pm.sample has to sample: {reason}.")

@@ -46,11 +46,16 @@ def test_a_likelihood_that_is_not_by_rows(here, table):
     refused(ValueError, "reads several rows of the table at once", model=model, workers=here)
 
 
-@pytest.mark.parametrize(
-    "options", [{"reparametrize": True}, {"store": "draws"}, {"step": "step"}], ids=str
-)
-def test_arguments_that_workers_do_not_support(here, table, options):
-    [name] = options
+UNSUPPORTED = {
+    "reparametrize": {"reparametrize": True},
+    "store": {"store": "draws"},
+    "step": {"step": "step"},
+    "log_likelihood": {"idata_kwargs": {"log_likelihood": True}},
+}
+
+
+@pytest.mark.parametrize(("name", "options"), UNSUPPORTED.items(), ids=[*UNSUPPORTED])
+def test_arguments_that_workers_do_not_support(here, table, name, options):
     text = f"{name} can't be combined with workers"
     refused(ValueError, text, model=logit(table), workers=here, **options)
 

@@ -87,6 +87,24 @@ def test_draws_do_not_depend_on_the_number_of_workers(expected, sampled):
     assert same_draws(sampled(3), expected)
 
 
+def test_initial_values_are_named_by_variables_of_the_model(here, table):
+    model = logit(table)
+    values = {model["b"]: 0.25}
+    options = {"draws": 1, "tune": 1, "discard_tuned_samples": False, "nuts": {"maxdepth": 1}}
+    found = [
+        pymc_fastlogp.sample(
+            model=model,
+            workers=here,
+            initvals=initvals,
+            compile_kwargs={"jitter_rvs": set()},
+            **OPTIONS | options,
+        )
+        for initvals in (values, {"b": 0.25}, None)
+    ]
+    assert same_draws(found[0], found[1])
+    assert not same_draws(found[0], found[2])
+
+
 def test_draws_are_those_of_one_process_up_to_rounding(expected, model):
     # Rounding grows along a trajectory, so that the first draws alone agree.
     whole = pymc_fastlogp.sample(model=model, **OPTIONS | {"discard_tuned_samples": False})

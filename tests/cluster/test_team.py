@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import split_tables
 from pymc_fastlogp.sampling.cluster import team
 from pymc_fastlogp.sampling.cluster.team import Team, WorkersLostError, _groups
@@ -87,17 +88,15 @@ def test_a_client_that_is_not_the_current_one(distributed, here, likelihoods):
     with (
         distributed.LocalCluster(n_workers=1, **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
+        Team(client, likelihoods, SHAPES, 1) as shards,
     ):
-        with Team(client, likelihoods, SHAPES, 1) as shards:
-            found = shards.evaluate(POINT)
+        found = shards.evaluate(POINT)
     with Team(here, likelihoods, SHAPES, 1) as shards:
         assert shards.evaluate(POINT).tobytes() == found.tobytes()
 
 
 def test_partitions_of_dask_are_shards(here, table):
     dask = pytest.importorskip("dask.dataframe")
-    import pymc_fastlogp
-
     frame = table._source.frame.to_native()
     partitions = dask.from_pandas(frame, npartitions=3, sort=False)
     expected = split_tables(logit(table)).likelihoods

@@ -242,9 +242,9 @@ class Team:
             error, found = lost, {}
         if isinstance(error, KilledWorker):  # on several workers
             raise error
-        if error is not None and future.status == "error":
-            if address in self._call(self._client.nthreads):
-                raise error
+        is_raised = error is not None and future.status == "error"
+        if is_raised and address in self._call(self._client.nthreads):
+            raise error
         addresses = [x for of_key in found.values() for x in of_key]
         if error is not None or not addresses:
             return None
