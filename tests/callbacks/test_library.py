@@ -162,7 +162,7 @@ print(*sorted(loaded), idata.posterior["x"].values.sum(), sep="|")
 library = sys.modules["nutpie._lib"]
 import nutpie
 assert nutpie._lib is library
-assert nutpie.sample(pymc_fastlogp.compile_pymc_model(model), draws=20, tune=50, chains=1, progress_bar=False).posterior["x"].shape == (1, 20, 3)
+assert nutpie.sample(nutpie.compile_pymc_model(model), draws=20, tune=50, chains=1, progress_bar=False).posterior["x"].shape == (1, 20, 3)
 """
 
 
