@@ -332,7 +332,11 @@ def test_points_include_one_outlying_entry():
     start = {"a": np.full((2, 2), 0.5), "b": np.ones(()), "none": np.ones(0)}
     sizes = {name: value.shape for name, value in start.items()}
     points = dict(points_around(start, sizes, 2, np.random.default_rng(0)))
-    alone = {label: np.abs(x) == 10 for label, x in points.items() if "the point" in label and label.endswith("10")}
+    alone = {
+        label: np.abs(x) == 10
+        for label, x in points.items()
+        if "the point" in label and label.endswith("10")
+    }
     assert {is_far.sum() for is_far in alone.values()} == {1}
     places = {int(is_far.argmax()): label for label, is_far in alone.items() if " a[" in label}
     assert len(places) == 3
