@@ -15,10 +15,11 @@ import pandas as pd
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 
-from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
+from pymc_fastlogp.tables.cells import Cells, Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
 from pymc_fastlogp.tables.disk import StoredParts, arrays_of, summary_of
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
+from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.memory import as_text, free_memory
 from pymc_fastlogp.tables.parts import parts_of
 from pymc_fastlogp.tables.plan import (
@@ -174,9 +175,9 @@ class Table:
         """Return what is known of the rows that a plan needs before they are read: their sample, and estimates from it."""
         rows = summarize(plan, plan.values(self._sample(self._in_order(plan.expressions))))
         n_rows = None if self._n_rows is None else self.n_rows
-        if isinstance(rows, AllRows):
-            return Outlook(rows, n_rows, self.n_rows, self._loading(plan))
-        return Outlook(rows, n_rows, round(expected_cells(rows.counts, n_rows or inf)))
+        if isinstance(rows, Cells | Factors):
+            return Outlook(rows, n_rows, round(expected_cells(rows.counts, n_rows or inf)))
+        return Outlook(rows, n_rows, self.n_rows, self._loading(plan))
 
     def has_read(self, plan: Plan) -> bool:
         """Return whether all rows were read before for a plan, by this process or another that stored them on disk."""
