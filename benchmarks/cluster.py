@@ -13,6 +13,7 @@ cores, plus the round trip: that to one worker, and the difference per further w
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -138,7 +139,8 @@ def page_table(results: dict[str, Any]) -> str:
         share = times["one process, 1 threads"] / rows * n_rows / (workers * threads) / total
         name = f"{n_rows:.0e} rows, {workers} workers of {threads} threads"
         lines.append(f"| {name} | {_ms(total)} | {100 * share:.0f} % |")
-    return "\n".join([*lines, "", f"{machine_and_versions(results)}."])
+    where = f"{machine_and_versions(results)}. Load average {digits(results['load'])}."
+    return "\n".join([*lines, "", where])
 
 
 def _ms(x: float) -> str:
@@ -162,7 +164,8 @@ def main() -> None:
         return
     times = measure(arguments.rows, arguments.evaluations)
     date = datetime.now(UTC).date().isoformat()
-    results = {"date": date, "machine": machine(), "versions": versions(), "times": times}
+    where = {"machine": machine(), "versions": versions(), "load": os.getloadavg()[0]}
+    results = {"date": date, **where, "times": times}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     publish(results)
 

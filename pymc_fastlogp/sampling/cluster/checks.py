@@ -5,7 +5,7 @@ import platform
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib import import_module
 from typing import Any
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
     from pymc_fastlogp.kernel.native.target import features
     from pymc_fastlogp.registration import is_enabled
 
-    versions = {name: version(name.replace("_", "-")) for name in PACKAGES}
+    versions = {name: import_module(name).__version__ for name in PACKAGES}
     return versions | {
         "Python": platform.python_version(),
         "CPU": binding.get_host_cpu_name(),
