@@ -174,7 +174,9 @@ class Table:
     def outlook(self, plan: Plan) -> Outlook:
         """Return what is known of the rows that a plan needs before they are read: their sample, and estimates from it."""
         rows = summarize(plan, plan.values(self._sample(self._in_order(plan.expressions))))
-        n_rows = None if self._n_rows is None else self.n_rows
+        # Parquet files have the number in their metadata.
+        is_known = self._n_rows is not None or self._source.is_parquet
+        n_rows = self.n_rows if is_known else None
         if isinstance(rows, Cells | Factors):
             return Outlook(rows, n_rows, round(expected_cells(rows.counts, n_rows or inf)))
         return Outlook(rows, n_rows, self.n_rows, self._loading(plan))
