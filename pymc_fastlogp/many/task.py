@@ -180,12 +180,8 @@ class Sampling:
         """Sample with the current data."""
         from pytensor.gradient import NullTypeGradError
 
-        from pymc_fastlogp.sampling.sample import (
-            arguments_for,
-            library_model,
-            sample,
-            sample_compiled,
-        )
+        from pymc_fastlogp.sampling.by_nutpie import library_model, sample_compiled
+        from pymc_fastlogp.sampling.sample import arguments_for, sample
 
         options = self._options | {"random_seed": seed}
         if self._reused is not None:
@@ -203,7 +199,8 @@ class Sampling:
         """The compiled model, None if ``sample`` has to compile: for frozen data, or a model that nutpie's library cannot sample."""
         from pymc_fastlogp.many.reuse import ReusedModel
         from pymc_fastlogp.models.table_rows import without_tables
-        from pymc_fastlogp.sampling.sample import arguments_for, library_request, why_not_by_nutpie
+        from pymc_fastlogp.sampling.by_nutpie import library_request, why_not_by_nutpie
+        from pymc_fastlogp.sampling.sample import arguments_for
 
         arguments = arguments_for(self.model, self._options)
         has_table = without_tables(self.model).model is not self.model

@@ -91,7 +91,7 @@ def test_the_funnel_diverges():
 )
 def test_unsupported_options_go_to_nutpie(monkeypatch, options):
     calls = []
-    module = sys.modules["pymc_fastlogp.sampling.sample"]
+    module = sys.modules["pymc_fastlogp.sampling.by_nutpie"]
     monkeypatch.setattr(module, "draw", lambda *_, **__: calls.append(1))
     idata = pymc_fastlogp.sample(model=models.one_number(), **OPTIONS, **options)
     assert idata.posterior["x"].shape == (2, 20)

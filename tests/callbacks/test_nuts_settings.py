@@ -38,7 +38,7 @@ def test_settings_of_nuts_that_nutpie_refuses_are_errors_before_compilation(
     monkeypatch, nuts, error, message
 ):
     # A call of None would raise another error. The function hides the module of the same name.
-    monkeypatch.setattr(import_module("pymc_fastlogp.sampling.sample"), "_compiled", None)
+    monkeypatch.setattr(import_module("pymc_fastlogp.sampling.sample"), "compiled_model", None)
     with pytest.raises(error, match=message):
         pymc_fastlogp.sample(model=models.one_number(), nuts=nuts)
 

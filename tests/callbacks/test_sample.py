@@ -201,7 +201,7 @@ def test_signature_is_that_of_pymc_plus_own_arguments():
         found = signature(function).parameters.values()
         return [(x.name, x.kind, x.default) for x in found if x.name not in left_out]
 
-    own = {"reparametrize", "store", "threads"}
+    own = {"reparametrize", "store", "threads", "workers"}
     assert described(pymc_fastlogp.sample, own) == described(pm.sample)
     for parameter in signature(pymc_fastlogp.sample).parameters.values():
         assert parameter.annotation is not parameter.empty, parameter.name

@@ -6,6 +6,7 @@ import pytest
 from pytensor.tensor.linalg import cholesky
 
 from pymc_fastlogp.kernel.ir.loops import Call
+from pymc_fastlogp.kernel.ir.traversal import all_loops
 from pymc_fastlogp.kernel.lower.dense import LARGEST
 from pymc_fastlogp.ops import LowerInverse
 from tests.kernel.covered.linalg import covariance
@@ -26,7 +27,7 @@ def evaluated(build, *arrays):
 
 
 def calls(program):
-    return [s.function for loop in program.steps for s in loop.body if isinstance(s, Call)]
+    return [s.function for loop in all_loops(program) for s in loop.body if isinstance(s, Call)]
 
 
 @pytest.mark.parametrize("n", ROWS)

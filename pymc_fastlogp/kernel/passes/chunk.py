@@ -202,9 +202,11 @@ class _Chunks:
     def _rows(self, loop: Loop) -> Loop | None:
         """Return the loop over the rows of a chunk."""
         body = self._in_chunk(loop)
+        if body is None:
+            return None
         n_rows = times(self._n_units_in_chunk(), int64(LANES))
         first = times(self._first_unit(self.chunk), int64(LANES))
-        return body and replace(loop, domain=(n_rows, *loop.domain[1:]), body=body, first=first)
+        return replace(loop, domain=(n_rows, *loop.domain[1:]), body=body, first=first)
 
     def _blocks(self, blocks: BlockLoop) -> BlockLoop | None:
         """Return the loop over the blocks of a chunk."""

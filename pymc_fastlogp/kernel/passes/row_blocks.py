@@ -82,8 +82,8 @@ class RowProduct(NamedTuple):
         The first element.
     vector : Load
         The first element of the vector operand.
-    result : Buffer
-        The result, to which the product is added.
+    result : Load
+        The first element of the result, to which the product is added.
     """
 
     function: str
@@ -92,15 +92,12 @@ class RowProduct(NamedTuple):
     matrix: Load
     stride: Const
     vector: Load
-    result: Buffer
-    index: tuple[Expr, ...]
+    result: Load
 
     @property
-    def of_rows(self) -> tuple[Buffer, tuple[Expr, ...]]:
-        """The vector with one element for each row."""
-        if self.function == "add_dots":
-            return self.result, self.index
-        return self.vector.buffer, self.vector.index
+    def of_rows(self) -> Load:
+        """First element of the vector with one element for each row."""
+        return self.result if self.function == "add_dots" else self.vector
 
     def in_block(self, first: Expr, n_rows: int) -> Loop:
         """Return the product of some rows."""
@@ -108,14 +105,14 @@ class RowProduct(NamedTuple):
         def from_first(load: Load) -> Load:
             return Load(load.buffer, (first, *load.index[1:]))
 
-        index, vector = self.index, self.vector
+        result, vector = self.result, self.vector
         if self.function == "add_dots":
-            index = (first, *index[1:])
+            result = from_first(result)
         else:
             vector = from_first(vector)
         sizes = int64(self.n_columns), int64(n_rows)
         arguments = (*sizes, from_first(self.matrix), self.stride, vector, RESULT)
-        return Loop((), (Call(self.result, index, self.function, arguments),))
+        return Loop((), (Call(result.buffer, result.index, self.function, arguments),))
 
 
 def product_of(step: Step) -> RowProduct | None:
@@ -126,10 +123,12 @@ def product_of(step: Step) -> RowProduct | None:
     if not isinstance(call, Call) or call.function != "dgemv":
         return None
     letter, n_columns, n_rows, _, matrix, stride, vector, distance, *_ = call.arguments
-    if not all(isinstance(size, Const) for size in (n_columns, n_rows, stride)):
+    if not (isinstance(n_columns, Const) and isinstance(n_rows, Const)):
         return None
-    if distance is not ONE or n_columns.value < FEWEST_COLUMNS:
+    if not isinstance(stride, Const) or distance is not ONE or n_columns.value < FEWEST_COLUMNS:
         return None
+    assert isinstance(matrix, Load)
+    assert isinstance(vector, Load)
     product = RowProduct(
         "add_dots" if letter == "T" else "add_rows",
         int(n_rows.value),
@@ -137,17 +136,22 @@ def product_of(step: Step) -> RowProduct | None:
         matrix,
         stride,
         vector,
-        call.buffer,
-        call.index,
+        Load(call.buffer, call.index),
     )
-    starts = (matrix.buffer, matrix.index, int(stride.value)), (*product.of_rows, 1)
-    return product if all(_has_rows(*each, product.n_rows) for each in starts) else None
+    are_rows = (
+        _starts_with_rows(matrix, int(stride.value), product.n_rows),
+        _starts_with_rows(product.of_rows, 1, product.n_rows),
+    )
+    return product if all(are_rows) else None
 
 
-def _has_rows(buffer: Buffer, index: tuple[Expr, ...], stride: int, n_rows: int) -> bool:
-    """Return whether the first axis are the rows, from the first on."""
-    is_first = buffer.ndim > 0 and buffer.shape[0] == n_rows and index[0] is ZERO
-    return is_first and prod(buffer.shape[1:]) == stride
+def _starts_with_rows(first: Load, stride: int, n_rows: int) -> bool:
+    """Return whether the first axis of a buffer are the rows, from the first on, at a distance."""
+    shape = first.buffer.shape
+    if not shape or shape[0] != n_rows or first.index[0] is not ZERO:
+        return False
+    inner = [size for size in shape[1:] if isinstance(size, int)]
+    return len(inner) == len(shape) - 1 and prod(inner) == stride
 
 
 class Group(NamedTuple):
@@ -170,9 +174,10 @@ def _group(steps: Sequence[Step], n_rows: int) -> Group | None:
     members = {k for k, product in products.items() if product.matrix.buffer in shared}
     if not members or _block_rows([products[k] for k in members], n_rows) is None:
         return None
-    members = _closed(steps, members, n_rows)
-    if members is None:
+    closed = _closed(steps, members, n_rows)
+    if closed is None:
         return None
+    members = closed
     for k in (*reversed(range(max(members))), *range(max(members) + 1, len(steps))):
         if k in members or not _is_row_step(steps[k], n_rows):
             continue
@@ -261,7 +266,7 @@ def _writes(step: Step) -> Iterator[Write]:
     product = product_of(step)
     if product is not None:
         is_sum = product.function == "add_rows"
-        yield Write(product.result, None if is_sum else 0, ps.add if is_sum else None)
+        yield Write(product.result.buffer, None if is_sum else 0, ps.add if is_sum else None)
         return
     assert isinstance(step, Loop)
     for statement in updates(step):

@@ -14,4 +14,5 @@ so a sum depends neither on the number of workers nor on the worker that evaluat
     team                              on the client: actors, their sum, and their replacement
     logp                              the callback of nutpie: prior and Jacobians plus the sum
     checks                            the client, and versions and CPUs of its workers
+    sampling                          all of it, with the sampler of nutpie
 """
