@@ -102,8 +102,9 @@ CASES = {
         "large, of equal columns": case(
             lambda x, y: pt.dot(x, pt.alloc(y[:, None], 41, 42)), reals(40, 41), reals(41)
         ),
+        # Positive, so that the gradient by y is no small sum of large numbers.
         "large matrix and equal numbers": case(
-            lambda x, y: pt.dot(x, pt.alloc(y, 400)), reals(400, 400), np.array(0.7)
+            lambda x, y: pt.dot(x, pt.alloc(y, 400)), positive(400, 400), np.array(0.7)
         ),
         # Few rows: the gradient by y adds that many equal numbers, whose roundings have one sign, n / 4 epsilon of n numbers.
         "large matrix of equal rows, and vector": case(
