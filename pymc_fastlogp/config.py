@@ -15,7 +15,7 @@ them, set the variable before the first child starts.
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -27,6 +27,9 @@ _process_wide = os.environ.get(ENVIRONMENT_VARIABLE, "1").lower() not in OFF
 
 # Open blocks of this thread or task, the innermost last: True switches on, False off.
 _blocks: ContextVar[tuple[bool, ...]] = ContextVar("pymc_fastlogp_blocks", default=())
+
+# Names of rewrites that are not applied in this thread or task.
+_left_out: ContextVar[frozenset[str]] = ContextVar("pymc_fastlogp_left_out", default=frozenset())
 
 # Number of open `disabled` blocks of all threads. If positive, new processes start switched off:
 # a block may have started them, and a result without the plugin is never wrong.
@@ -79,6 +82,21 @@ def switched(on: bool) -> Iterator[None]:
     finally:
         _count_off_block(0 if on else -1)
         _blocks.reset(token)
+
+
+def is_left_out(name: str) -> bool:
+    """Return whether the rewrite of a name is not applied in this thread or task, though the plugin may be on."""
+    return name in _left_out.get()
+
+
+@contextmanager
+def leaving_out(names: Iterable[str]) -> Iterator[None]:
+    """Apply no rewrite of these names in a block of code in this thread or task."""
+    token = _left_out.set(_left_out.get() | {*names})
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
 
 
 def _set_process_wide(on: bool) -> None:

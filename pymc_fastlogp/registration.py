@@ -29,7 +29,7 @@ from pytensor.graph.rewriting.db import RewriteDatabase
 
 from pymc_fastlogp import decisions
 from pymc_fastlogp._upstream.pytensor import forget_empty_entry
-from pymc_fastlogp.config import is_switched_on
+from pymc_fastlogp.config import is_left_out, is_switched_on
 from pymc_fastlogp.lazy_import import CHANGED, import_attribute, try_import_attribute
 from pymc_fastlogp.rewrites.rows.row_rewriter import RowRules
 from pymc_fastlogp.rules import GRAPH_RULES, ROWS, RULES, GraphRule, Rule
@@ -43,7 +43,7 @@ OLDEST = {"pytensor": "3.3.5"}
 
 
 class SwitchedRewriter(NodeRewriter):
-    """A node rewriter that leaves every graph alone while the plugin is off."""
+    """A node rewriter that leaves every graph alone while the plugin is off, or the rewriter is left out."""
 
     def __init__(self, rewriter: NodeRewriter):
         self.rewriter = rewriter
@@ -61,7 +61,7 @@ class SwitchedRewriter(NodeRewriter):
     ) -> Any:  # PyTensor's TransformOutputType
         """Apply the wrapped rewriter if the plugin is on; record the decision unless the rewriter has recorded it."""
         # First, since a model calls this method thousands of times.
-        if not is_switched_on():
+        if not is_switched_on() or is_left_out(self.name):
             return None
         before = decisions.times_fired()
         result = self.rewriter.transform(fgraph, node, enforce_tracks=enforce_tracks)

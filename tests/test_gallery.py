@@ -40,18 +40,6 @@ STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "reference_lkj_cholesky_cov": only_here,
     "imputation_with_lkj": only_here,
     "rethinking_chimpanzees": only_here,
-    # log_of_sigmoid_difference, log_of_product: upstream rounds a probability to zero
-    **dict.fromkeys(
-        (
-            "centered_dummies",
-            "graded_response",
-            "ordered_logit_group_cut_points",
-            "ordered_probit",
-            "ordinal_regression",
-            "rethinking_trolley",
-        ),
-        lambda entry: not np.isfinite(entry.off) and np.isfinite(entry.on),
-    ),
     "extreme_deconvolution": nearer_to_the_prior,
 }
 

@@ -17,11 +17,6 @@ STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "horseshoe": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,
     # cholesky_of_gram: upstream cannot factor L @ L.T where it is singular in double precision
     "packed_cholesky": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
-    # log_of_sigmoid_difference, log_of_product: upstream rounds a probability to zero
-    **dict.fromkeys(
-        ("ordered_logistic", "ordered_probit"),
-        lambda entry: not np.isfinite(entry.off) and np.isfinite(entry.on),
-    ),
     # split_join: infinity less infinity where upstream does not see that a rate is an exponential
     "joined_blocks": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,
 }

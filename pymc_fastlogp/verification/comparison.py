@@ -17,12 +17,12 @@ FAR = 30.0
 def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
     """Return whether a point is far out, upstream is not finite there, and the plugin differs."""
     is_far = np.abs(x).min(initial=np.inf) >= FAR
-    compared = slice(None) if _has_gradient(off, on) else slice(1)
-    is_other = not np.isfinite(off).all() and not _same_kind(off[compared], on[compared]).all()
+    compared = slice(None) if has_gradient(off, on) else slice(1)
+    is_other = not np.isfinite(off).all() and not same_kind(off[compared], on[compared]).all()
     return bool(is_far and is_other and (on[0] != np.inf or off[0] == np.inf))
 
 
-def _has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
+def has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
     """Return whether a sampler would read the gradient of at least one side."""
     return bool(np.isfinite(off[0]) or np.isfinite(on[0]))
 
@@ -37,7 +37,7 @@ def compare(
 ) -> Iterator[WorstEntry]:
     """Yield the worst entry of logp and of each variable's gradient at one point."""
     for name, shape, part in _parts(sizes):
-        if name != LOGP and not _has_gradient(off, on):
+        if name != LOGP and not has_gradient(off, on):
             return
         error, ratio, allowed = _errors(off[part], on[part], near[:, part], rtol)
         if not error.size:
@@ -76,13 +76,13 @@ def _errors(
         error = np.where(difference == 0, 0.0, difference / scale)
         ratio = np.where(difference == 0, 0.0, difference / allowed)
     ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference or the tolerance overflows
-    same_kind = _same_kind(off, on)
-    excused = same_kind & ~finite | ~_same_kind(off, near).all(axis=0)
-    error = np.where(excused, 0.0, np.where(same_kind, error, np.inf))
-    ratio = np.where(excused, 0.0, np.where(same_kind, ratio, np.inf))
+    is_same_kind = same_kind(off, on)
+    excused = is_same_kind & ~finite | ~same_kind(off, near).all(axis=0)
+    error = np.where(excused, 0.0, np.where(is_same_kind, error, np.inf))
+    ratio = np.where(excused, 0.0, np.where(is_same_kind, ratio, np.inf))
     return error, ratio, allowed
 
 
-def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return whether both are finite, both NaN, or both the same infinity."""
     return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

@@ -75,7 +75,8 @@ class Verification(Shown):
     rtol : float
         Relative tolerance.
     n_beyond : int
-        Number of points far out that were not compared: logp or gradient is not finite with the plugin off, and different with the plugin on.
+        Number of points that were not compared: logp or gradient is not finite with the plugin off, and different with the plugin on, which keeps more
+        digits, or is far out.
     n_finite : int
         Number of points with a finite log density on at least one side.
     n_left : int
@@ -126,8 +127,7 @@ class Verification(Shown):
             *self._compared(),
             *(
                 [
-                    f"{self.n_beyond} more points, far out, were not compared:"
-                    " logp or gradient is not finite with the plugin off, and differs with the plugin on."
+                    f"{self.n_beyond} more points were not compared: logp or gradient is not finite with the plugin off by overflow or round-off."
                 ]
                 if self.n_beyond
                 else []

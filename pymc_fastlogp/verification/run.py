@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pymc_fastlogp.config import switched
+from pymc_fastlogp.config import leaving_out, switched
 from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.table_rows import RowsRead, without_tables
 from pymc_fastlogp.models.validate import model_with_variables, validated_model
+from pymc_fastlogp.rules import RULES
 from pymc_fastlogp.tables.progress import progress_shown
-from pymc_fastlogp.verification.comparison import compare, is_beyond_upstream
+from pymc_fastlogp.verification.comparison import (
+    compare,
+    has_gradient,
+    is_beyond_upstream,
+    same_kind,
+)
 from pymc_fastlogp.verification.outcome import Verification, WorstEntry
 from pymc_fastlogp.verification.points import Sizes, points_around
 from pymc_fastlogp.verification.roundoff import N_NOISY, Noise, neighbors, numpy_mode
@@ -34,6 +40,9 @@ SHARE_TO_BEGIN = 0.5
 
 # SciPy's message for a matrix that is not finite.
 NOT_FINITE = "array must not contain infs or NaNs"
+
+# Rules that keep digits where upstream's result is not finite.
+KEEP_DIGITS = tuple(rule.name for rule in RULES if rule.is_exact)
 
 # Default tolerance for each precision of the variables.
 RTOL = {"float64": 1e-12, "float32": 1e-4}
@@ -152,7 +161,10 @@ def _verify(
     """Compare a compiled function with the model compiled without the plugin, within a time."""
     clock = _Clock(seconds)
     upstream = _Upstream(
-        lambda mode: _compile(model, start, mode, on=False), clock, np.random.default_rng(seed)
+        lambda mode: _compile(model, start, mode, on=False),
+        lambda left_out: _compile_on(model, start, left_out),
+        clock,
+        np.random.default_rng(seed),
     )
     return _compared(model, start, clock.timed(on), upstream, n_random, rtol)
 
@@ -207,6 +219,8 @@ class _Upstream:
     ----------
     compile : callable
         Function that compiles the model without the plugin in a mode.
+    compile_on : callable
+        Function that compiles the model with the plugin, without the rules of some names.
     clock : _Clock
         Time of all evaluations.
     rng : numpy.random.Generator
@@ -214,12 +228,24 @@ class _Upstream:
     """
 
     def __init__(
-        self, compile: "Callable[[Mode | str], LogpDlogp]", clock: _Clock, rng: np.random.Generator
+        self,
+        compile: "Callable[[Mode | str], LogpDlogp]",
+        compile_on: Callable[[Sequence[str]], LogpDlogp],
+        clock: _Clock,
+        rng: np.random.Generator,
     ):
         self.clock, self.rng, self.noise = clock, rng, Noise(rng)
         self._in_numpy = cache(lambda: clock.timed(compile(numpy_mode(self.noise))))
         self._compiled = cache(lambda: clock.timed(compile("NUMBA")))
+        self._on = cache(lambda left_out: clock.timed(compile_on(left_out)))
         self._is_in_numpy = True
+
+    def is_inexact(self, x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
+        """Return whether a result that is not finite differs by the rules that keep digits: the plugin has both results, with and without them."""
+        if np.isfinite(off).all():
+            return False
+        sides = (off, self._on(KEEP_DIGITS)(x)), (on, self._on(())(x))
+        return all(_are_of_one_kind(*side) for side in sides)
 
     def values(self, x: np.ndarray) -> Iterator[tuple[np.ndarray, Iterator[np.ndarray]]]:
         """Yield upstream's result and its round-off at a point, as :meth:`_around`: by NumPy, then compiled."""
@@ -301,6 +327,12 @@ def _compared(
     )
 
 
+def _are_of_one_kind(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two results have infinities and NaN in the same entries, as far as a sampler reads them."""
+    compared = slice(None) if has_gradient(a, b) else slice(1)
+    return bool(same_kind(a[compared], b[compared]).all())
+
+
 class _Found(NamedTuple):
     """Comparison at one point; without rows if the point is beyond upstream or undecided."""
 
@@ -326,6 +358,8 @@ def _at(
                 return _Found(rows, is_finite)
             if upstream.clock.left <= 0:
                 return _Found([], is_finite, is_undecided=True)
+        if upstream.is_inexact(x, off, on):
+            return _Found([], is_finite, is_beyond=True)
     return _Found(rows, is_finite)
 
 
@@ -362,6 +396,14 @@ def _compile(
         return np.concatenate([[logp], dlogp], dtype=np.float64)
 
     return logp_dlogp
+
+
+def _compile_on(
+    model: "pm.Model", start: dict[str, np.ndarray], left_out: Sequence[str]
+) -> LogpDlogp:
+    """Compile with the plugin, without the rules of some names."""
+    with leaving_out(left_out):
+        return _compile(model, start, "NUMBA", on=True)
 
 
 def _is_of_the_point(error: Exception) -> bool:
