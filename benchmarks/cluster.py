@@ -13,7 +13,6 @@ cores, plus the round trip: that to one worker, and the difference per further w
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -137,9 +136,9 @@ def page_table(results: dict[str, Any]) -> str:
     for n_rows, workers, threads in PREDICTED:
         total = predicted(times, n_rows, workers, threads)
         share = times["one process, 1 threads"] / rows * n_rows / (workers * threads) / total
-        name = f"{n_rows:.0e} rows, {workers} workers of {threads} threads"
+        name = f"{n_rows:.0e} rows, {workers} workers of {threads} {'thread' if threads == 1 else 'threads'}"
         lines.append(f"| {name} | {_ms(total)} | {100 * share:.0f} % |")
-    where = f"{machine_and_versions(results)}. Load average {digits(results['load'])}."
+    where = f"{machine_and_versions(results)}."
     return "\n".join([*lines, "", where])
 
 
@@ -164,7 +163,7 @@ def main() -> None:
         return
     times = measure(arguments.rows, arguments.evaluations)
     date = datetime.now(UTC).date().isoformat()
-    where = {"machine": machine(), "versions": versions(), "load": os.getloadavg()[0]}
+    where = {"machine": machine(), "versions": versions()}
     results = {"date": date, **where, "times": times}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     publish(results)
