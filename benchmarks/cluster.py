@@ -138,8 +138,7 @@ def page_table(results: dict[str, Any]) -> str:
         share = times["one process, 1 threads"] / rows * n_rows / (workers * threads) / total
         name = f"{n_rows:.0e} rows, {workers} workers of {threads} {'thread' if threads == 1 else 'threads'}"
         lines.append(f"| {name} | {_ms(total)} | {100 * share:.0f} % |")
-    where = f"{machine_and_versions(results)}."
-    return "\n".join([*lines, "", where])
+    return "\n".join([*lines, "", f"{machine_and_versions(results)}."])
 
 
 def _ms(x: float) -> str:

@@ -217,7 +217,7 @@ with tempfile.TemporaryDirectory() as folder:
 wait = table.loc["wait, s"]
 display(
     Markdown(
-        f"`model.fit` took {wait['off']:.0f} s off and {wait['patched']:.1f} s under the patch, in these single runs."
+        f"`model.fit` took {wait['off']:.0f} s off and {wait['patched']:.1f} s under the patch, one run of each."
     )
 )
 # Many means are compared at once, so that a limit of 2 would raise false alarms.

@@ -94,7 +94,7 @@ class Source:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the rows are those of local Parquet files."""
+        """True if the rows are those of local Parquet files."""
         return bool(self.files) and reader_of(self.pattern) == PARQUET
 
     def percent(self) -> float:

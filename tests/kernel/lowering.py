@@ -103,6 +103,15 @@ def program_of(
     return optimize(lower(graph, facts))
 
 
+def lowered(build, arrays):
+    """Return the program of a graph of arrays before the passes; integer arrays are constants whose facts are known."""
+    inputs = [pt.tensor(f"x{i}", dtype=x.dtype, shape=x.shape) for i, x in enumerate(arrays)]
+    outputs = build(*inputs)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
+    return lower(graph, [index_facts(x) for x in arrays])
+
+
 def compiled(
     fgraph: FunctionGraph,
     arrays: Sequence[np.ndarray],

@@ -3,18 +3,15 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES, chunk_starts
 from pymc_fastlogp.kernel.ir.loops import Loop, ParallelLoop
 from pymc_fastlogp.kernel.ir.text import as_text
-from pymc_fastlogp.kernel.lower import lower
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode
 from pymc_fastlogp.kernel.passes import PASSES, chunk, optimize
 from pymc_fastlogp.kernel.threads.helpers import Helpers, has_tasks
 from tests.kernel import check
-from tests.kernel.lowering import assert_same
+from tests.kernel.lowering import assert_same, lowered
 from tests.kernel.native_kernel import NAME, compile_native
 
 N, GROUPS = 2_000, 37
@@ -33,15 +30,6 @@ def splits_all(monkeypatch):
     monkeypatch.setattr(chunk, "LONG", 0)
     monkeypatch.setattr(chunk, "CHUNK", 0)
     monkeypatch.setattr(chunk, "MERGING", np.inf)
-
-
-def lowered(build, arrays):
-    """Return the program of a graph of arrays before the passes; integer arrays are constants whose facts are known."""
-    inputs = [pt.tensor(f"x{i}", dtype=x.dtype, shape=x.shape) for i, x in enumerate(arrays)]
-    outputs = build(*inputs)
-    outputs = outputs if isinstance(outputs, list) else [outputs]
-    graph = FrozenFunctionGraph.from_io(inputs, outputs, dedup_nodes=True)
-    return lower(graph, [index_facts(x) for x in arrays])
 
 
 def parallel_loops(program):

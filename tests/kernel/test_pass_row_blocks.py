@@ -6,19 +6,17 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytensor.graph.fg import FrozenFunctionGraph
 
-from pymc_fastlogp.analysis.index_facts import index_facts
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.ir.loops import BlockLoop, Call
 from pymc_fastlogp.kernel.ir.text import as_text
 from pymc_fastlogp.kernel.ir.traversal import loops_in, sequential_loops
-from pymc_fastlogp.kernel.lower import lower, products
+from pymc_fastlogp.kernel.lower import products
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode
 from pymc_fastlogp.kernel.passes import chunk, row_blocks
 from pymc_fastlogp.kernel.threads.helpers import Helpers, has_tasks
 from tests.kernel import check
-from tests.kernel.lowering import assert_same, evaluated
+from tests.kernel.lowering import assert_same, evaluated, lowered
 from tests.kernel.native_kernel import NAME, compile_native
 
 N, P = 75, 7
@@ -42,9 +40,7 @@ def splits_all(monkeypatch):
 
 def optimized(build, arrays):
     """Return the program of a graph of arrays, whose integer arrays are constants."""
-    inputs = [pt.tensor(f"x{i}", dtype=x.dtype, shape=x.shape) for i, x in enumerate(arrays)]
-    graph = FrozenFunctionGraph.from_io(inputs, build(*inputs), dedup_nodes=True)
-    return check.optimize(lower(graph, [index_facts(x) for x in arrays]))
+    return check.optimize(lowered(build, arrays))
 
 
 def block_loops(program):
