@@ -72,13 +72,13 @@ def seconds(evaluate: Callable[[np.ndarray], Any], n_dim: int, n: int) -> float:
 
 def on_workers(client: Any, model: Any, n: int) -> dict[str, float]:
     """Return the seconds of an evaluation on the workers of a client, and those until the first."""
-    from pymc_fastlogp.models.table_rows import split_tables
-    from pymc_fastlogp.sampling.cluster.team import Team
+    from pymc_fastlogp.models.row_likelihood import split_tables
+    from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood
 
     split = split_tables(model)
     shapes = {"tau_log__": (), "a": (N_GROUPS,), "b": (), "c": ()}
     start = time.perf_counter()
-    with Team(client, split.likelihoods, shapes, 1) as team:
+    with ShardedLikelihood(client, split.likelihoods, shapes, 1) as likelihood:
         ready = time.perf_counter() - start
         return {"evaluation": seconds(team.evaluate, N_GROUPS + 3, n), "ready": ready}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.display import progress_line
-from pymc_fastlogp.models.table_rows import axis_of_rows, graphs_of, table_of
+from pymc_fastlogp.models.table_likelihood import axis_of_rows, graphs_of, table_of
 from pymc_fastlogp.models.validate import model_with_variables
 from pymc_fastlogp.tables.columns import Column, columns_in
 from pymc_fastlogp.tables.expressions import expression_of_column
