@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -29,8 +28,8 @@ from rich.table import Table
 
 from benchmarks.child import error_line
 from benchmarks.compiled_graph import code_of, compiled_graph
-from benchmarks.machine import machine, versions
-from benchmarks.report import insert_table, measured_on
+from benchmarks.machine import context
+from benchmarks.report import measured_on, write_table
 from benchmarks.suite import SUITE
 from pymc_fastlogp.benchmarking.native import LogpCallback
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
@@ -255,7 +254,7 @@ def lines_of(name: str) -> str:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the tables into the page of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_tables(results)))
+    write_table(PAGE, page_tables(results))
 
 
 def main() -> None:
@@ -279,9 +278,7 @@ def main() -> None:
         return
     fires = {rule: models for rule, models in census().items() if rule in arguments.rules}
     results: dict[str, Any] = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
+        **context(),
         "fires": fires,
         "timed": json.loads(arguments.output.read_text())["timed"] if arguments.missing else {},
     }
