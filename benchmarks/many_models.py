@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.fresh_process import call
 from benchmarks.machine import context
-from benchmarks.many_models_sides import CHAINS, CORES, DRAWS, FITS, SIDES, TUNE, measure
+from benchmarks.many_models_child import CHAINS, CORES, DRAWS, FITS, SIDES, TUNE, measure
 from benchmarks.report import digits, machine_and_versions, markdown_table, write_table
 
 RESULTS = Path(__file__).parent / "results" / "many_models.json"
