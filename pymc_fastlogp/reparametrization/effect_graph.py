@@ -22,6 +22,7 @@ from pymc_fastlogp.reparametrization.effects import (
     depends_on,
     find_effect,
 )
+from pymc_fastlogp.reparametrization.elimination import Elimination
 from pymc_fastlogp.reparametrization.matrix_normal import (
     partially_centered_correlated,
     precision_and_gradient,
@@ -34,7 +35,6 @@ from pymc_fastlogp.reparametrization.partially_centered import (
 from pymc_fastlogp.reparametrization.scale_transform import scales_in, with_scale_transform
 from pymc_fastlogp.reparametrization.sites import (
     Block,
-    Elimination,
     Site,
     gradient_name,
     information_name,

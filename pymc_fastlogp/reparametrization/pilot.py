@@ -97,7 +97,8 @@ class Pilot:
         # With flat sites, value variables of effects are the standardized effects.
         self._standard = compile(new.model)
         self.compiled, self.sites = self._standard, flat
-        self._slices = _slices(new.model, self.compiled.shape_info)
+        layout = _layout(new.model, self.compiled.shape_info)
+        self._slices = {name: place for name, (place, _) in layout.items()}
         self._indices = {names: self._indices_of(names) for names in flat}
         self._hyperparameters = _hyperparameters(new, self.compiled.shape_info, flat)
         self.point = self._at_zero_residuals(self.compiled.initial_point_func(0))
@@ -306,11 +307,6 @@ def _inverse(factors: Array) -> Array:
     matrices = np.where(singular[..., None, None], np.eye(len(factors)), matrices)
     inverses = np.where(singular[..., None, None], np.nan, np.linalg.inv(matrices))
     return np.moveaxis(inverses, (-2, -1), (0, 1))
-
-
-def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
-    """Return the slice of each free variable in the unconstrained point."""
-    return {name: place for name, (place, _) in _layout(model, shape_info).items()}
 
 
 def _layout(model: "pm.Model", shape_info: Any) -> dict[str, tuple[slice, tuple[int, ...]]]:
