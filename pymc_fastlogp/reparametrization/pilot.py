@@ -35,7 +35,7 @@ from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossin
 from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform
 from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
 from pymc_fastlogp.reparametrization.posterior_mode import find_mode
-from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
+from pymc_fastlogp.reparametrization.sites import Array, Block, Site, site_arrays
 from pymc_fastlogp.reparametrization.zero_sum import ZeroSumSiteTransform
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pymc_fastlogp")
 
-Array = NDArray[np.float64]
 Sites = Mapping[Block, Site]
 
 # Optimizer steps per round. The first round only needs a rough mode.
