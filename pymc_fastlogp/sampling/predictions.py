@@ -14,6 +14,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.table_likelihood import table_of
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.sampling.atomic_write import atomic_write, writing
 from pymc_fastlogp.tables.columns import Column, column_of, columns_in
 from pymc_fastlogp.tables.engine_table import Table, table
 
@@ -171,7 +172,6 @@ def _new_file(path: Path) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
-    unfinished = path.with_name(f"{path.name}.unfinished")
     writer: Any = None
 
     def write(rows: Any, draws: dict[str, np.ndarray]) -> None:
@@ -181,30 +181,18 @@ def _new_file(path: Path) -> Iterator[Any]:
             for length in values.shape[:0:-1]:
                 column = pyarrow.FixedSizeListArray.from_arrays(column, length)
             rows = rows.append_column(name, column)
-        with _writing(path):
+        with writing(path):
             if writer is None:
                 writer = parquet.ParquetWriter(unfinished, rows.schema)
             writer.write_table(rows.cast(writer.schema))
 
-    try:
-        yield write
-        with _writing(path):
-            writer.close()
-            unfinished.replace(path)
-    except BaseException:
-        if writer is not None:
-            with suppress(OSError):
+    with atomic_write(path) as unfinished:
+        try:
+            yield write
+            with writing(path):
                 writer.close()
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Name the file in errors of writing."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"{path} could not be written: {error}; free some space, or give another path."
-        ) from error
+        except BaseException:
+            if writer is not None:
+                with suppress(OSError):
+                    writer.close()
+            raise
