@@ -79,7 +79,7 @@ def on_workers(client: Any, model: Any, n: int) -> dict[str, float]:
     start = time.perf_counter()
     with ShardedLikelihood(client, split.likelihoods, shapes, 1) as likelihood:
         ready = time.perf_counter() - start
-        return {"evaluation": seconds(team.evaluate, N_GROUPS + 3, n), "ready": ready}
+        return {"evaluation": seconds(likelihood.evaluate, N_GROUPS + 3, n), "ready": ready}
 
 
 def measure(n_rows: int, n: int) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
 from subprocess import TimeoutExpired
-from typing import Any
 
 from rich.progress import track
 

@@ -106,7 +106,9 @@ def cache_report(*, clear: bool) -> str:
     models, tables = store.files(), query_cache.files()
     if models is None or tables is None:
         return f"Models and tables are not stored on disk: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches the cache off."
-    report = f"{_total(models, 'models')}, {_total(tables, 'results of tables')}, in {models.folder}"
+    report = (
+        f"{_total(models, 'models')}, {_total(tables, 'results of tables')}, in {models.folder}"
+    )
     if not is_private(models.folder):
         report += ", which is not used: the folder must belong to you, and nobody else may have write access"
     if not clear:

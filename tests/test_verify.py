@@ -128,7 +128,9 @@ def cancelling_model():
 def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the_lift, monkeypatch):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
-    monkeypatch.setattr("pymc_fastlogp.verification.upstream.numpy_mode", lambda noise=None: "NUMBA")
+    monkeypatch.setattr(
+        "pymc_fastlogp.verification.upstream.numpy_mode", lambda noise=None: "NUMBA"
+    )
     assert not verify(cancelling_model)
 
 

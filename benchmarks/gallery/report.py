@@ -11,12 +11,12 @@ from benchmarks.gallery.registry import MODELS
 from benchmarks.report import (
     Columns,
     evaluation,
-    write_table,
-    records_table,
     measured_on,
     microseconds,
     ratio,
+    records_table,
     rich_table,
+    write_table,
 )
 from benchmarks.runner import ROOT
 

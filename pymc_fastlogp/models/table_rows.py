@@ -183,9 +183,7 @@ def without_tables(model: "pm.Model", rows: RowsRead = RowsRead.ALL) -> Reduced:
 def _read(likelihood: TableLikelihood, rows: RowsRead) -> TableRows:
     """Return the rows of a likelihood."""
     table, plan = likelihood.table, likelihood.plan
-    of_likelihood = partial(
-        TableRows, likelihood.names, table.engine, plan, axis=likelihood.axis
-    )
+    of_likelihood = partial(TableRows, likelihood.names, table.engine, plan, axis=likelihood.axis)
     if rows is RowsRead.FIRST:
         return of_likelihood(table.first_rows(plan))
     if rows is RowsRead.SAMPLE and not table.has_read(plan):

@@ -181,4 +181,3 @@ def weight_name(effect: str) -> str:
 def weights_name(effect: str) -> str:
     """Return the name of the variable for the weight of each group in the shared mean of crossed effects."""
     return f"weights in the level of {effect}"
-

@@ -281,7 +281,7 @@ class Table:
 
     @property
     def _with_added(self) -> tuple["Table", ...]:
-        """This table and those of the rows that were added."""
+        """The table itself, and those of the rows that were added."""
         return self, *self._added
 
     @property

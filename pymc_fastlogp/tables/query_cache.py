@@ -82,7 +82,9 @@ class QueryCache:
             with np.load(BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
         except Exception as error:  # NumPy raises errors of its own, of zipfile and of zlib
-            logger.info("a table is read again, since its file in the cache is not readable: %s", error)
+            logger.info(
+                "a table is read again, since its file in the cache is not readable: %s", error
+            )
             return None
 
     def write(self, arrays: Mapping[str, np.ndarray], *query: Any) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pymc_fastlogp.verification.result import WorstEntry
 from pymc_fastlogp.verification.points import Sizes, segments
+from pymc_fastlogp.verification.result import WorstEntry
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED
 
 LOGP = "logp"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -125,7 +125,9 @@ def _verify_first_rows(
     model = frozen_copy(as_written)
     start = model.initial_point(random_seed=seed)
     order = [variable.name for variable in model.continuous_value_vars]
-    on = logp_functions.compile_logp_dlogp(frozen_copy(reduced), start, "NUMBA", on=True, order=order)
+    on = logp_functions.compile_logp_dlogp(
+        frozen_copy(reduced), start, "NUMBA", on=True, order=order
+    )
     return _verify(model, start, on, n_random, rtol, seed, seconds)
 
 
@@ -210,4 +212,3 @@ def _at(
         if upstream.is_inexact(x, off, on):
             return _Found([], is_finite, is_beyond=True)
     return _Found(rows, is_finite)
-

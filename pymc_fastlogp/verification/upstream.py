@@ -151,5 +151,3 @@ class Upstream:
                 with self.noise.on():
                     noisy.append(self._in_numpy(x))
             yield np.array(near + noisy[:n])
-
-

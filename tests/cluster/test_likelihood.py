@@ -7,8 +7,8 @@ import pytest
 
 import pymc_fastlogp
 from pymc_fastlogp.models.row_likelihood import split_tables
-from pymc_fastlogp.sampling.cluster.shards import Shards
 from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood
+from pymc_fastlogp.sampling.cluster.shards import Shards
 from tests.cluster.conftest import logit, rows
 
 pytestmark = pytest.mark.usefixtures("few_partitions")

@@ -105,7 +105,10 @@ def test_partitions_of_dask_are_shards(here, table):
     partitions = dask.from_pandas(frame, npartitions=3, sort=False)
     expected = split_tables(logit(table)).likelihoods
     found = split_tables(logit(pymc_fastlogp.table(partitions))).likelihoods
-    with ShardedLikelihood(here, expected, SHAPES, 1) as a, ShardedLikelihood(here, found, SHAPES, 1) as b:
+    with (
+        ShardedLikelihood(here, expected, SHAPES, 1) as a,
+        ShardedLikelihood(here, found, SHAPES, 1) as b,
+    ):
         assert len(b._partitions) == 3
         assert a.evaluate(POINT).tobytes() == b.evaluate(POINT).tobytes()
 

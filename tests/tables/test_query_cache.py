@@ -13,8 +13,8 @@ import pymc_fastlogp
 from pymc_fastlogp import file_cache
 from pymc_fastlogp.models.table_rows import RowsRead, without_tables
 from pymc_fastlogp.tables.cells import AllRows, Cells
-from pymc_fastlogp.tables.query_cache import PREFIX, arrays_of, summary_of
 from pymc_fastlogp.tables.factors import Factors
+from pymc_fastlogp.tables.query_cache import PREFIX, arrays_of, summary_of
 from pymc_fastlogp.tables.source import Source
 
 pytestmark = pytest.mark.usefixtures("engines")

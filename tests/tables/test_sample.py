@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.tables import plan
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
 from pymc_fastlogp.tables.plan import Way, expected_cells

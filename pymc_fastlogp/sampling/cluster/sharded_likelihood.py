@@ -211,7 +211,9 @@ class ShardedLikelihood:
 
     def _submitted(self, numbers: Iterable[int], address: str) -> Any:
         """Return the future of an actor, on a worker if that worker is still there, else on another."""
-        partitions = [(k, self._placed(x, address)) for k, x in (self._partitions[i] for i in numbers)]
+        partitions = [
+            (k, self._placed(x, address)) for k, x in (self._partitions[i] for i in numbers)
+        ]
         place = {"workers": [address], "allow_other_workers": True}
         arguments = self._content, self._shapes, partitions, self._threads
         return self._call(self._client.submit, Shards, *arguments, actor=True, pure=False, **place)
