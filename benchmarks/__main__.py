@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import report
-from benchmarks.machine import machine, versions
+from benchmarks.machine import context
 from benchmarks.runner import FULL, QUICK, Effort, failed, measure
 from benchmarks.suite import SUITE, Case
 
@@ -58,9 +57,7 @@ def choose(names: list[str], quick: bool) -> list[Case]:
 
 def _measure_all(cases: list[Case], effort: Effort, path: Path) -> dict[str, Any]:
     results: dict[str, Any] = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
+        **context(),
         "cases": [],
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,7 @@ import numpy as np
 import pymc as pm
 from mpmath import mp
 
-from benchmarks.first_draw_report import markdown_table
-from benchmarks.report import ROOT, insert_table
+from benchmarks.report import ROOT, markdown_table, write_table
 from pymc_fastlogp.config import switched
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -119,7 +118,7 @@ def main() -> None:
     """Print the table, and write it into the page."""
     text = table()
     print(text)
-    PAGE.write_text(insert_table(PAGE.read_text(), text, MARKER))
+    write_table(PAGE, text, MARKER)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import pymc_fastlogp
 from benchmarks import permutation, report
-from benchmarks.machine import machine, versions
+from benchmarks.machine import context
 from benchmarks.suite import case
 from case_studies import sleepstudy_model
 from pymc_fastlogp.config import switched
@@ -68,9 +67,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer seeds; writes no file")
     effort = SHORT if parser.parse_args().quick else FULL
     results: dict[str, Any] = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
+        **context(),
         "family_level": FAMILY_LEVEL,
         "effort": asdict(effort),
         "models": [compare(title, effort) for title in track(MODELS, "sampling")],
@@ -164,13 +161,13 @@ COLUMNS: report.Columns = (
 def publish(results: dict[str, Any], path: Path, page: Path) -> None:
     """Write the JSON, and the table into the docs page."""
     path.write_text(json.dumps(results, indent=1))
-    table = report.markdown_table(
+    table = report.records_table(
         f"Measured on {results['date']}, PyMC {results['versions']['pymc']}, "
         f"commit {results['versions']['commit']}",
         COLUMNS,
         results["models"],
     )
-    page.write_text(report.insert_table(page.read_text(), table))
+    report.write_table(page, table)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.machine import machine, versions
-from benchmarks.report import digits, insert_table, machine_and_versions
+from benchmarks.machine import context
+from benchmarks.report import digits, machine_and_versions, markdown_table, write_table
 
 RESULTS = Path(__file__).parent / "results" / "cluster.json"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "cluster.md"
@@ -72,15 +71,15 @@ def seconds(evaluate: Callable[[np.ndarray], Any], n_dim: int, n: int) -> float:
 
 def on_workers(client: Any, model: Any, n: int) -> dict[str, float]:
     """Return the seconds of an evaluation on the workers of a client, and those until the first."""
-    from pymc_fastlogp.models.table_rows import split_tables
-    from pymc_fastlogp.sampling.cluster.team import Team
+    from pymc_fastlogp.models.row_likelihood import split_tables
+    from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood
 
     split = split_tables(model)
     shapes = {"tau_log__": (), "a": (N_GROUPS,), "b": (), "c": ()}
     start = time.perf_counter()
-    with Team(client, split.likelihoods, shapes, 1) as team:
+    with ShardedLikelihood(client, split.likelihoods, shapes, 1) as likelihood:
         ready = time.perf_counter() - start
-        return {"evaluation": seconds(team.evaluate, N_GROUPS + 3, n), "ready": ready}
+        return {"evaluation": seconds(likelihood.evaluate, N_GROUPS + 3, n), "ready": ready}
 
 
 def measure(n_rows: int, n: int) -> dict[str, Any]:
@@ -120,7 +119,6 @@ def page_table(results: dict[str, Any]) -> str:
     """Return the tables of the docs."""
     times = results["times"]
     rows, two = times["rows"], times["one process, 2 threads"]
-    lines = ["| one evaluation of logp and gradient | ms |", "| --- | ---: |"]
     named = {
         f"{rows:.0e} rows in one process, one thread": times["one process, 1 threads"],
         f"{rows:.0e} rows in one process, two threads": two,
@@ -131,14 +129,19 @@ def page_table(results: dict[str, Any]) -> str:
         named[f"overhead against two threads, {text}"] = on_two - two
         named[f"round trip to one worker, {text}"] = times[f"round trip to 1, {name}"]
         named[f"round trip to four workers, {text}"] = times[f"round trip to 4, {name}"]
-    lines += [f"| {name} | {_ms(x)} |" for name, x in named.items()]
-    lines += ["", "| predicted | ms | rows share |", "| --- | ---: | ---: |"]
+    measured = [[name, _ms(x)] for name, x in named.items()]
+    predictions = []
     for n_rows, workers, threads in PREDICTED:
         total = predicted(times, n_rows, workers, threads)
         share = times["one process, 1 threads"] / rows * n_rows / (workers * threads) / total
         name = f"{n_rows:.0e} rows, {workers} workers of {threads} {'thread' if threads == 1 else 'threads'}"
-        lines.append(f"| {name} | {_ms(total)} | {100 * share:.0f} % |")
-    return "\n".join([*lines, "", f"{machine_and_versions(results)}."])
+        predictions.append([name, _ms(total), f"{100 * share:.0f} %"])
+    parts = (
+        markdown_table(["one evaluation of logp and gradient", "ms"], measured),
+        markdown_table(["predicted", "ms", "rows share"], predictions),
+        f"{machine_and_versions(results)}.",
+    )
+    return "\n\n".join(parts)
 
 
 def _ms(x: float) -> str:
@@ -147,7 +150,7 @@ def _ms(x: float) -> str:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the tables of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_table(results), MARKER))
+    write_table(PAGE, page_table(results), MARKER)
 
 
 def main() -> None:
@@ -161,9 +164,7 @@ def main() -> None:
         publish(json.loads(RESULTS.read_text()))
         return
     times = measure(arguments.rows, arguments.evaluations)
-    date = datetime.now(UTC).date().isoformat()
-    where = {"machine": machine(), "versions": versions()}
-    results = {"date": date, **where, "times": times}
+    results = {**context(), "times": times}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     publish(results)
 

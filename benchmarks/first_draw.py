@@ -15,17 +15,15 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from statistics import median
 from subprocess import TimeoutExpired
-from typing import Any
 
 from rich.progress import track
 
 from benchmarks import first_draw_child as child
 from benchmarks import first_draw_report as report
 from benchmarks.fresh_process import call
-from benchmarks.machine import machine, versions
+from benchmarks.machine import context
 from benchmarks.suite import case
 
 # Seconds after which a run by JAX or Stan is stopped.
@@ -72,12 +70,6 @@ def _median(runs: list[report.Run]) -> report.Run:
     return {part: median(parts[part] for parts in runs) for part in report.PARTS}
 
 
-def results_of(models: list[report.Record], **rest: Any) -> dict[str, Any]:
-    """Return the JSON of a run: machine and versions beside the records."""
-    today = datetime.now(UTC).date().isoformat()
-    return {"date": today, "machine": machine(), "versions": versions(), **rest, "models": models}
-
-
 def main() -> None:
     """Measure, print, and publish a full run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_draw", description=__doc__)
@@ -102,7 +94,7 @@ def main() -> None:
         )
         for name in track(names, "fresh processes")
     ]
-    results = results_of(records, rounds=arguments.rounds)
+    results = {**context(), "rounds": arguments.rounds, "models": records}
     print(report.tables(results))
     is_full = {*names} == {*report.HEADLINES} and {*arguments.side} == {*report.SIDES}
     if is_full and not arguments.draws:

@@ -3,7 +3,15 @@
 from math import inf
 from typing import Any, NamedTuple
 
-from benchmarks.report import MISSING, ROOT, Record, digits, insert_table, machine_and_versions
+from benchmarks.report import (
+    MISSING,
+    ROOT,
+    Record,
+    digits,
+    machine_and_versions,
+    markdown_table,
+    write_table,
+)
 from benchmarks.suite import case
 from pymc_fastlogp.benchmarking import BenchmarkResult
 
@@ -84,12 +92,6 @@ def _evaluation(record: Record) -> float | None:
 def _speed_up(record: Record, way: str, state: str) -> float | None:
     off, other = (wait(record, side, state) for side in ("off", way))
     return None if off is None or other is None else off / other
-
-
-def markdown_table(header: list[str], rows: list[list[str]]) -> str:
-    """Return a table whose columns but the first are aligned right."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
 
 def headline_table(results: dict[str, Any]) -> str:
@@ -206,6 +208,6 @@ def _draw_panel(ax: Any, record: Record) -> None:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the tables of README and docs, and draw the picture."""
-    README.write_text(insert_table(README.read_text(), headline_table(results), MARKER))
-    PAGE.write_text(insert_table(PAGE.read_text(), tables(results), MARKER))
+    write_table(README, headline_table(results), MARKER)
+    write_table(PAGE, tables(results), MARKER)
     draw(results).savefig(PICTURE, dpi=150)

@@ -3,8 +3,10 @@
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from llvmlite import binding as llvm
 
@@ -22,6 +24,12 @@ PACKAGES = (
 )
 # The widest first: a CPU with AVX-512 has AVX2 and SSE2 too.
 VECTOR_BITS = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
+
+
+def context() -> dict[str, Any]:
+    """Return date, machine and versions, with which the JSON of a measurement begins."""
+    today = datetime.now(UTC).date().isoformat()
+    return {"date": today, "machine": machine(), "versions": versions()}
 
 
 def machine() -> dict[str, str | int | None]:

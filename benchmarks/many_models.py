@@ -13,14 +13,13 @@ the docs. ``--report`` writes the table again.
 
 import argparse
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.fresh_process import call
-from benchmarks.machine import machine, versions
-from benchmarks.many_models_sides import CHAINS, CORES, DRAWS, FITS, SIDES, TUNE, measure
-from benchmarks.report import digits, insert_table, machine_and_versions
+from benchmarks.machine import context
+from benchmarks.many_models_child import CHAINS, CORES, DRAWS, FITS, SIDES, TUNE, measure
+from benchmarks.report import digits, machine_and_versions, markdown_table, write_table
 
 RESULTS = Path(__file__).parent / "results" / "many_models.json"
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "many_models.md"
@@ -37,19 +36,20 @@ def page_table(results: dict[str, Any]) -> str:
     """Return the table of the docs."""
     ends = results["ends"]
     ours = total(ends["sample_many"])
-    rows = ["| way | first fit, s | 1000 fits, s | / sample_many |", "| --- | ---: | ---: | ---: |"]
+    rows = []
     for side, measured in ends.items():
         seconds = total(measured)
         numbers = (digits(measured[0]), digits(seconds), digits(seconds / ours))
-        rows.append(f"| {side} ({len(measured)} fits measured) | {' | '.join(numbers)} |")
+        rows.append([f"{side} ({len(measured)} fits measured)", *numbers])
     options = f"{CHAINS} chains of {DRAWS} draws after {TUNE} tuning draws"
     where = f"{options}. {CORES} cores of {machine_and_versions(results)}."
-    return "\n".join([*rows, "", where])
+    header = ["way", "first fit, s", "1000 fits, s", "/ sample_many"]
+    return f"{markdown_table(header, rows)}\n\n{where}"
 
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_table(results), MARKER))
+    write_table(PAGE, page_table(results), MARKER)
 
 
 def main() -> None:
@@ -67,9 +67,8 @@ def main() -> None:
         n = max(2, arguments.fits or SIDES[side][1])
         ends[side] = call(measure, side, n, one_core=True)
         print(f"{side}: first {ends[side][0]:.2f} s, {FITS} fits {total(ends[side]):.0f} s")
-    date = datetime.now(UTC).date().isoformat()
     ordered = {side: ends[side] for side in SIDES if side in ends}
-    results = {"date": date, "machine": machine(), "versions": versions(), "ends": ordered}
+    results = {**context(), "ends": ordered}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     if ends.keys() == SIDES.keys():
         publish(results)

@@ -5,7 +5,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,18 +146,21 @@ def rich_table(title: str, columns: Columns, records: list[Record]) -> Table:
 
 def markdown_tables(results: dict[str, Any]) -> str:
     """Return the tables for the docs, with date, machine and versions below them."""
-    tables = (markdown_table(title, columns, results["cases"]) for title, columns in TABLES)
+    tables = (records_table(title, columns, results["cases"]) for title, columns in TABLES)
     return "\n\n".join([*tables, _caption(results)])
 
 
-def markdown_table(title: str, columns: Columns, records: list[Record]) -> str:
+def records_table(title: str, columns: Columns, records: list[Record]) -> str:
     """Return one table for Markdown, a row for each record."""
-    rows = [
-        [header for header, _ in columns],
-        ["---"] + ["---:"] * (len(columns) - 1),
-        *([cell(record) for _, cell in columns] for record in records),
-    ]
-    return "\n".join([f"{title}:", "", *("| " + " | ".join(row) + " |" for row in rows)])
+    header = [name for name, _ in columns]
+    rows = [[cell(record) for _, cell in columns] for record in records]
+    return f"{title}:\n\n{markdown_table(header, rows)}"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], n_left: int = 1) -> str:
+    """Return a table for Markdown, whose columns but the first ``n_left`` are aligned right."""
+    rule = ["---"] * n_left + ["---:"] * (len(header) - n_left)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
 
 def _caption(results: dict[str, Any]) -> str:
@@ -204,6 +207,11 @@ def insert_table(text: str, table: str, marker: str = MARKER) -> str:
     before, _, rest = text.partition(begin)
     after = rest.partition(end)[2]
     return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def write_table(page: Path, table: str, marker: str = MARKER) -> None:
+    """Write a table between its markers in a page; raise as :func:`insert_table`."""
+    page.write_text(insert_table(page.read_text(), table, marker))
 
 
 def draw(results: dict[str, Any]) -> Any:
@@ -260,7 +268,7 @@ def times(ratio: float) -> str:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the tables into the page of the docs and draw the plot."""
-    PAGE.write_text(insert_table(PAGE.read_text(), markdown_tables(results)))
+    write_table(PAGE, markdown_tables(results))
     plot(results, PLOT)
 
 

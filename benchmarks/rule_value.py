@@ -7,45 +7,28 @@ of ``docs/rule_value.md``; ``--report`` writes the tables again.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from unittest import mock
 
-import pytensor
-from pytensor.compile.mode import optdb
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.child import error_line
-from benchmarks.compiled_graph import code_of, compiled_graph
-from benchmarks.machine import machine, versions
-from benchmarks.report import insert_table, measured_on
+from benchmarks.fresh_process import call
+from benchmarks.machine import context
+from benchmarks.report import measured_on, write_table
+from benchmarks.rule_value_child import AGAIN, time_sides
 from benchmarks.suite import SUITE
-from pymc_fastlogp.benchmarking.native import LogpCallback
-from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
-from pymc_fastlogp.benchmarking.result import BenchmarkResult
-from pymc_fastlogp.benchmarking.run import check_agreement, compile_model, legal_points
-from pymc_fastlogp.kernel.graph import op
-from pymc_fastlogp.kernel.passes import PASSES, optimize
-from pymc_fastlogp.registration import registered
+from pymc_fastlogp.kernel.passes import PASSES
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests import canaries
 
 RULE_NAMES = tuple(dict.fromkeys(rule.name for rule in (*RULES, *GRAPH_RULES)))
 PASS_NAMES = tuple(run.__name__ for run in PASSES)
 NAMES = RULE_NAMES + PASS_NAMES
-AGAIN, BASELINE = "again", "on"
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "rule_value.json"
 PAGE = ROOT / "docs" / "rule_value.md"
@@ -53,20 +36,6 @@ PACKAGE = ROOT / "pymc_fastlogp"
 
 # The zoo has a small model for each rule; these collections have the models of users.
 REAL = ("suite", "gallery")
-
-
-@contextmanager
-def without(name: str) -> Iterator[None]:
-    """Leave out the rewrites, or the pass, of this name for a block."""
-    rewrites = [(registered(r), "transform") for r in RULES if r.name == name]
-    rewrites += [(optdb[name], "apply") for r in GRAPH_RULES if r.name == name]
-    with ExitStack() as stack:
-        for rewriter, method in rewrites:
-            stack.enter_context(mock.patch.object(rewriter, method, return_value=None))
-        if name in PASS_NAMES:
-            others = [run for run in PASSES if run.__name__ != name]
-            stack.enter_context(mock.patch.object(op, "optimize", partial(optimize, passes=others)))
-        yield
 
 
 def census() -> dict[str, list[str]]:
@@ -93,67 +62,6 @@ def chosen(fires: dict[str, list[str]], most: int) -> dict[str, list[str]]:
         for model in preferred[:most]:
             rules_of.setdefault(model, []).append(rule)
     return rules_of
-
-
-def time_sides(name: str, rules: list[str], rounds: int, seconds: float) -> dict[str, Any]:
-    """Compile a model as it is and without each of the rules; return the ratios of times to the baseline.
-
-    None for the rules without which the code is the same.
-    """
-    make = canaries.MODELS[name]
-    code = code_of(compiled_graph(make()).fgraph)
-    same = [rule for rule in rules if _code_without(rule, name) == code]
-    callbacks, compiling = {}, {}
-    # The first compilation pays for what all compilations share, so its time is replaced.
-    for side in (AGAIN, BASELINE, *(rule for rule in rules if rule not in same), AGAIN):
-        model, start = make(), time.process_time()
-        with without(side), pytensor.config.change_flags(numba__cache=False):
-            callbacks[side] = LogpCallback.from_compiled(compile_model(model, "on"))
-        compiling[side] = time.process_time() - start
-    points = legal_points(callbacks[BASELINE], seed=0)
-    notes = _disagreements(callbacks, points)
-    timers = {side: callback.timer(points) for side, callback in callbacks.items()}
-    with pinned():
-        measured = time_in_turn(timers, rounds=rounds, seconds_per_round=seconds)
-    result = BenchmarkResult(n_dim=points.shape[1], seconds=measured)
-    ratios = {
-        side: {
-            **result.ratio(side)._asdict(),
-            "minimum": min(measured[side]) / min(measured[BASELINE]),
-            "compile": compiling[side] / compiling[BASELINE],
-            "microseconds": result.median(side) * 1e6,
-            "note": notes.get(side, ""),
-        }
-        for side in callbacks
-    }
-    return ratios | dict.fromkeys(same)
-
-
-def _code_without(rule: str, name: str) -> str:
-    with without(rule):
-        return code_of(compiled_graph(canaries.MODELS[name]()).fgraph)
-
-
-def _disagreements(callbacks: dict[str, LogpCallback], points: Any) -> dict[str, str]:
-    notes = {}
-    for side, callback in callbacks.items():
-        try:
-            check_agreement(callback.evaluate, callbacks[BASELINE].evaluate, points)
-        except AssertionError as error:
-            notes[side] = error_line(error)
-    return notes
-
-
-def in_child(name: str, rules: list[str], rounds: int, seconds: float) -> dict[str, Any]:
-    """Return what ``time_sides`` returns, from a process of its own; nothing, said aloud, if that fails."""
-    command = [sys.executable, "-m", "benchmarks.rule_value", *rules, "--child", name]
-    command += ["--rounds", str(rounds), "--seconds", str(seconds)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{name} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
-        return {}
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 class Value(NamedTuple):
@@ -255,33 +163,26 @@ def lines_of(name: str) -> str:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the tables into the page of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_tables(results)))
+    write_table(PAGE, page_tables(results))
 
 
 def main() -> None:
-    """Count, time, print and write, or time one model in this process."""
+    """Count, time, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rules", nargs="*", metavar="RULE", default=[*NAMES])
     parser.add_argument("--most", type=int, default=6, help="models that a rule is timed on")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.03, help="of each side in each round")
     parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--child", metavar="MODEL", help=argparse.SUPPRESS)
     parser.add_argument("--missing", action="store_true", help="only models without a result")
     parser.add_argument("--report", action="store_true", help="only write the tables again")
     arguments = parser.parse_args()
     if arguments.report:
         publish(json.loads(RESULTS.read_text()))
         return
-    effort = (arguments.rounds, arguments.seconds)
-    if arguments.child is not None:
-        print(json.dumps(time_sides(arguments.child, arguments.rules, *effort)))
-        return
     fires = {rule: models for rule, models in census().items() if rule in arguments.rules}
     results: dict[str, Any] = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
+        **context(),
         "fires": fires,
         "timed": json.loads(arguments.output.read_text())["timed"] if arguments.missing else {},
     }
@@ -291,7 +192,12 @@ def main() -> None:
         if model not in results["timed"]
     }
     for model, rules in track(missing.items(), "compiling and timing"):
-        results["timed"][model] = in_child(model, rules, *effort)
+        try:
+            results["timed"][model] = call(
+                time_sides, model, rules, arguments.rounds, arguments.seconds, one_core=True
+            )
+        except RuntimeError as error:
+            print(f"{model}: {error}", file=sys.stderr)
         # Partial results are written, as a run takes an hour.
         arguments.output.write_text(json.dumps(results, indent=1))
     Console(width=160).print(table([*fires, AGAIN], results))

@@ -18,14 +18,20 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.fresh_process import call
-from benchmarks.machine import machine, versions
-from benchmarks.report import MISSING, ROOT, digits, insert_table, machine_and_versions
+from benchmarks.machine import context
+from benchmarks.report import (
+    MISSING,
+    ROOT,
+    digits,
+    machine_and_versions,
+    markdown_table,
+    write_table,
+)
 from benchmarks.tables_child import ENGINES, FROM_FILE, MODELS, measure, write
 
 RESULTS = ROOT / "benchmarks" / "results" / "tables.json"
@@ -91,16 +97,14 @@ def page_section(results: dict[str, Any]) -> str:
     """Return the section of the docs, with table and plot."""
     names = ["model", "engine", "rows", "cells", *(f"{stage}, s" for stage in STAGES)]
     names += ["in all, s", "`GROUP BY` alone, s", "peak, GB", "largest R-hat / least ESS"]
-    aligned = ["---"] * 2 + ["---:"] * (len(names) - 2)
-    rows = [names, aligned, *(_cells(x) for x in results["runs"] if "error" not in x)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
+    rows = [_cells(x) for x in results["runs"] if "error" not in x]
     return "\n".join(
         [
             "## Seconds until the posterior",
             "",
             f"![Seconds until the posterior against rows](../_static/{PLOT.name})",
             "",
-            *lines,
+            markdown_table(names, rows, n_left=2),
             "",
             f"Four chains, {results['threads']} threads of {machine_and_versions(results)}. `python -m benchmarks.tables` measures again.",
         ]
@@ -132,7 +136,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table and the plot of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_section(results), MARKER))
+    write_table(PAGE, page_section(results), MARKER)
     draw(results).savefig(PLOT, dpi=150)
 
 
@@ -160,9 +164,7 @@ def main() -> None:
         parser.error("--largest needs --folder, since the docs have all runs")
     runs = [x for x in RUNS if x.rows <= (options.largest or x.rows)]
     results = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
+        **context(),
         "threads": options.threads,
         "runs": measured(runs, options.threads),
     }

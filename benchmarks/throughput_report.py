@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
-from benchmarks.report import MISSING, ROOT, digits, insert_table
+from benchmarks.report import MISSING, ROOT, digits, write_table
 from benchmarks.throughput_sides import SIDES, USUAL
 
 RESULTS = ROOT / "benchmarks" / "results" / "throughput.json"
@@ -177,4 +177,4 @@ def _worst(runs: Sequence[Run], of: str, form: str) -> str:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), tables(results), MARKER))
+    write_table(PAGE, tables(results), MARKER)

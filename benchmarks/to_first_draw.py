@@ -12,9 +12,18 @@ from typing import Any
 
 from rich.progress import track
 
-from benchmarks.first_draw import results_of, run
-from benchmarks.first_draw_report import PAGE, STATES, markdown_table
-from benchmarks.report import MISSING, ROOT, Record, digits, insert_table, machine_and_versions
+from benchmarks.first_draw import run
+from benchmarks.first_draw_report import PAGE, STATES
+from benchmarks.machine import context
+from benchmarks.report import (
+    MISSING,
+    ROOT,
+    Record,
+    digits,
+    machine_and_versions,
+    markdown_table,
+    write_table,
+)
 from benchmarks.suite import SUITE, case
 
 RESULTS = ROOT / "benchmarks" / "results" / "to_first_draw.json"
@@ -65,10 +74,10 @@ def main() -> None:
     records = {x["name"]: x for x in kept if x["name"] in names}
     with tempfile.TemporaryDirectory() as folder:  # the first process writes bytecode
         run("sample", names[0], 1, folder=folder)
-    results = results_of([*records.values()])
+    results = {**context(), "models": [*records.values()]}
     for name in track([x for x in names if x not in records], "fresh processes"):
         records[name] = measure(name)
-        results = results_of([records[x] for x in names if x in records])
+        results["models"] = [records[x] for x in names if x in records]
         if not arguments.model:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     print(table(results))
@@ -78,7 +87,7 @@ def main() -> None:
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table of the docs."""
-    PAGE.write_text(insert_table(PAGE.read_text(), table(results), MARKER))
+    write_table(PAGE, table(results), MARKER)
 
 
 if __name__ == "__main__":

@@ -40,10 +40,17 @@ html_css_files = ["output.css"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
 
+def empty_folder(*names: str) -> Path:
+    """Return a folder below this one, without the pages of an earlier build."""
+    folder = HERE.joinpath(*names)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 def copy_case_studies() -> None:
     """Copy the case studies below this folder, since Sphinx reads no other."""
-    folder = HERE / "case_studies"
-    folder.mkdir(exist_ok=True)
+    folder = empty_folder("case_studies")
     for notebook in (ROOT / "case_studies").glob("*/*.ipynb"):
         shutil.copy2(notebook, folder)
 
@@ -65,8 +72,7 @@ def write_rule_pages() -> None:
         names.setdefault(f"rewrites.{rule.function}".rpartition(".")[0], []).append(rule.name)
     for graph_rule in GRAPH_RULES:
         names.setdefault(graph_rule.rewriter.rpartition(".")[0], []).append(graph_rule.name)
-    folder = HERE / "rewrites" / "rules"
-    folder.mkdir(exist_ok=True)
+    folder = empty_folder("rewrites", "rules")
     for module, rules in names.items():
         if not module.startswith("rewrites.") or module.startswith("rewrites.pytensor."):
             continue  # PyTensor's own rewriters, and kernels, which have pages of their own

@@ -33,7 +33,7 @@ from pymc_fastlogp.registration import (
     untested_reason,
 )
 from pymc_fastlogp.rules import GRAPH_RULES, RULES, GraphRule, Rule
-from pymc_fastlogp.tables.disk import summary_files
+from pymc_fastlogp.tables import query_cache
 
 ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
 
@@ -103,10 +103,12 @@ def run_script(script: str, arguments: list[str]) -> None:
 
 def cache_report(*, clear: bool) -> str:
     """Return the folder, and number and size of the models and tables on disk; delete them if ``clear``."""
-    models, tables = store.files(), summary_files()
+    models, tables = store.files(), query_cache.files()
     if models is None or tables is None:
         return f"Models and tables are not stored on disk: {store.ENVIRONMENT_VARIABLE} or PyTensor's numba__cache switches the cache off."
-    report = f"{_total(models, 'models')}, {_total(tables, 'parts of tables')}, in {models.folder}"
+    report = (
+        f"{_total(models, 'models')}, {_total(tables, 'results of tables')}, in {models.folder}"
+    )
     if not is_private(models.folder):
         report += ", which is not used: the folder must belong to you, and nobody else may have write access"
     if not clear:

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.first_draw_report import markdown_table
 from benchmarks.machine import versions
-from benchmarks.report import ROOT, insert_table
+from benchmarks.report import ROOT, markdown_table, write_table
 
 RESULTS = ROOT / "benchmarks" / "results" / "checks.json"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -71,7 +70,7 @@ def table() -> str:
 
 def publish() -> None:
     """Write the table into the page."""
-    PAGE.write_text(insert_table(PAGE.read_text(), table(), MARKER))
+    write_table(PAGE, table(), MARKER)
 
 
 def suite(path: Path) -> Counts:

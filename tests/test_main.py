@@ -99,7 +99,7 @@ def test_cache_is_shown_and_cleared(said, tmp_path, monkeypatch):
     for name in ("pymc_fastlogp.model.1.shapes", "pymc_fastlogp.model.xyz.unfinished"):
         (tmp_path / name).touch()
     monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path))
-    sizes = "2 models with 1.0 of at most 512 MB, 1 parts of tables with 0.5 of at most 512 MB"
+    sizes = "2 models with 1.0 of at most 512 MB, 1 results of tables with 0.5 of at most 512 MB"
     assert said("cache") == (0, f"{sizes}, in {tmp_path}\n", "")
     assert "deleted" in said("cache", "--clear")[1]
     assert [path.name for path in tmp_path.iterdir()] == ["other"]

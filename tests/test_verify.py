@@ -16,7 +16,7 @@ from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.rewrites.packed_matrices.lift_set_subtensor import (
     local_lift_elemwise_through_set,
 )
-from pymc_fastlogp.verification import comparison, run
+from pymc_fastlogp.verification import comparison, logp_functions
 from pymc_fastlogp.verification.points import points_around
 from pymc_fastlogp.verification.roundoff import neighbors
 from tests.lifted import LIFT, exp_of_set
@@ -83,13 +83,13 @@ def test_finds_a_wrong_rewrite_and_where_it_shows(break_the_lift):
 def compiled(monkeypatch):
     """Return what will be compiled: in which mode, and whether the plugin is on."""
     sides_compiled = []
-    compile_one = run._compile
+    compile_one = logp_functions.compile_logp_dlogp
 
     def spy(model, start, mode, *, on):
         sides_compiled.append((mode if mode == "NUMBA" else "numpy", on))
         return compile_one(model, start, mode, on=on)
 
-    monkeypatch.setattr(run, "_compile", spy)
+    monkeypatch.setattr(logp_functions, "compile_logp_dlogp", spy)
     return sides_compiled
 
 
@@ -128,7 +128,9 @@ def cancelling_model():
 def test_round_off_that_neighbors_do_not_show_passes(cancelling_model, break_the_lift, monkeypatch):
     break_the_lift(1 + np.finfo(float).eps)
     assert verify(cancelling_model)
-    monkeypatch.setattr(run, "numpy_mode", lambda noise=None: "NUMBA")
+    monkeypatch.setattr(
+        "pymc_fastlogp.verification.upstream.numpy_mode", lambda noise=None: "NUMBA"
+    )
     assert not verify(cancelling_model)
 
 
@@ -272,7 +274,7 @@ def test_failed_eigendecomposition_makes_a_point_impossible(compiled):
     ],
 )
 def test_errors_of_impossible_points_are_recognized(error, is_of_the_point):
-    assert run._is_of_the_point(error) == is_of_the_point
+    assert logp_functions._is_of_the_point(error) == is_of_the_point
 
 
 def test_more_terms_than_numpy_takes_at_once():
@@ -327,14 +329,14 @@ def test_single_precision_is_compared_in_its_own_digits(single_model, monkeypatc
         assert verify(single_model)
         off_by = {}
         for error in (1e-6, 1e-2):
-            compile_one = run._compile
+            compile_one = logp_functions.compile_logp_dlogp
 
             def worse(*args, on, error=error, compile_one=compile_one):
                 function = compile_one(*args, on=on)
                 return lambda x: function(x) * (1 + error * on)
 
             with monkeypatch.context() as patch:
-                patch.setattr(run, "_compile", worse)
+                patch.setattr(logp_functions, "compile_logp_dlogp", worse)
                 off_by[error] = verify(single_model).passed
     assert off_by == {1e-6: True, 1e-2: False}
 
@@ -378,13 +380,13 @@ def test_points_include_one_outlying_entry():
 
 
 def test_error_at_one_outlying_entry_is_found(monkeypatch):
-    compile_one = run._compile
+    compile_one = logp_functions.compile_logp_dlogp
 
     def wrong(*args, on):
         function = compile_one(*args, on=on)
         return lambda x: function(x) * (np.nan if on and (np.abs(x) == 10).sum() == 1 else 1.0)
 
-    monkeypatch.setattr(run, "_compile", wrong)
+    monkeypatch.setattr(logp_functions, "compile_logp_dlogp", wrong)
     with pm.Model() as model:
         pm.Normal("x", shape=4)
     assert not verify(model)
@@ -439,7 +441,7 @@ def slow_clock(monkeypatch):
         now[0] += times[0] / 2
         return now[0]
 
-    monkeypatch.setattr(run, "perf_counter", tick)
+    monkeypatch.setattr("pymc_fastlogp.verification.upstream.perf_counter", tick)
     return times
 
 
@@ -480,7 +482,7 @@ def test_a_difference_without_time_for_its_round_off_does_not_pass(
 def test_only_points_that_differ_are_compared_with_the_compiled_model(
     lifted_model, compiled, monkeypatch
 ):
-    compile_one, calls = run._compile, []
+    compile_one, calls = logp_functions.compile_logp_dlogp, []
 
     def wrong_numpy(model, start, mode, *, on):
         function = compile_one(model, start, mode, on=on)
@@ -492,7 +494,7 @@ def test_only_points_that_differ_are_compared_with_the_compiled_model(
 
         return evaluate
 
-    monkeypatch.setattr(run, "_compile", wrong_numpy)
+    monkeypatch.setattr(logp_functions, "compile_logp_dlogp", wrong_numpy)
     result = verify(lifted_model)
     assert result
     assert calls.count(("NUMBA", False)) < result.n_points / 2

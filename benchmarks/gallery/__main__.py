@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.fresh_process import ON_ONE_CORE
 from benchmarks.gallery import MODELS, report
 from benchmarks.gallery.measure import LINE
-from benchmarks.machine import machine, versions
+from benchmarks.machine import context
 from benchmarks.runner import ROOT, how_it_ended
 from pymc_fastlogp.benchmarking.pairing import pinned
 
@@ -36,8 +35,7 @@ def main() -> int:
     names = arguments.names or [
         name for name in MODELS if not (arguments.missing and name in results["models"])
     ]
-    results |= {"machine": machine(), "versions": versions()}
-    results["date"] = datetime.now(UTC).date().isoformat()
+    results |= context()
     for record in _measured(names):
         results["models"][record.pop("name")] = record
         # After each, so that an interrupted run is not lost.

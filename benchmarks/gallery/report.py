@@ -11,12 +11,12 @@ from benchmarks.gallery.registry import MODELS
 from benchmarks.report import (
     Columns,
     evaluation,
-    insert_table,
-    markdown_table,
     measured_on,
     microseconds,
     ratio,
+    records_table,
     rich_table,
+    write_table,
 )
 from benchmarks.runner import ROOT
 
@@ -86,13 +86,13 @@ def page_table(results: dict[str, Any]) -> str:
     for topic in dict.fromkeys(entry.topic for entry in MODELS.values()):
         names = [name for name, entry in MODELS.items() if entry.topic == topic]
         title = f"`{topic}.py`, one evaluation of logp and gradient"
-        parts.append(markdown_table(title, (*model, *TIMES), list(_records(results, names))))
+        parts.append(records_table(title, (*model, *TIMES), list(_records(results, names))))
     return "\n\n".join([*parts, measured_on(results)])
 
 
 def publish(results: dict[str, Any]) -> None:
     """Write the table into the page."""
-    PAGE.write_text(insert_table(PAGE.read_text(), page_table(results)))
+    write_table(PAGE, page_table(results))
 
 
 if __name__ == "__main__":

@@ -76,17 +76,13 @@ class CompiledRecord(NamedTuple):
 
 
 def load_callbacks(
-    record: Record,
-    shared: Mapping[str, np.ndarray],
-    numba_calls: Mapping[str, Called],
-    n_helpers: int = 0,
-) -> tuple[dict[str, DirectCallback], np.ndarray]:
-    """Return the callbacks of a record by name, and their user data; ``n_helpers`` threads help the callback of logp."""
-    callbacks = {
+    record: Record, numba_calls: Mapping[str, Called], n_helpers: int = 0
+) -> dict[str, DirectCallback]:
+    """Return the callbacks of a record by name; ``n_helpers`` threads help the callback of logp."""
+    return {
         name: DirectCallback(x, numba_calls.get(name), n_helpers if name == LOGP else 0)
         for name, x in record.callbacks.items()
     }
-    return callbacks, user_data_for(callbacks, shared)
 
 
 def user_data_for(
@@ -109,7 +105,7 @@ def sampled_model(compiled: CompiledRecord, n_helpers: int = 0) -> SampledModel 
     if compiled.numba_calls:
         return None
     record, shared = compiled.record, compiled.shared
-    callbacks = compiled.callbacks or load_callbacks(record, shared, {}, n_helpers)[0]
+    callbacks = compiled.callbacks or load_callbacks(record, {}, n_helpers)
     user_data = user_data_for(callbacks, shared)
     model = SampledModel(
         n_dim=record.n_dim,
@@ -249,7 +245,7 @@ class EvaluatedModel(Evaluable):
 
 def evaluated_model(build: "Build", source: ModelSource) -> EvaluatedModel:
     """Return the model object of a pilot."""
-    callbacks, _ = load_callbacks(build.record, build.shared, build.numba_calls)
+    callbacks = load_callbacks(build.record, build.numba_calls)
     return EvaluatedModel(
         build.record, callbacks, build.shared, build.keys, initial_point_of(build.record, source)
     )

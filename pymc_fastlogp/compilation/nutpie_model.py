@@ -12,6 +12,7 @@ from pymc_fastlogp.compilation.loading import (
     Evaluable,
     initial_point_of,
     load_callbacks,
+    user_data_for,
 )
 from pymc_fastlogp.model_cache.record import EXPAND, LOGP
 from pymc_fastlogp.reparametrization.linear_map import LinearMap
@@ -65,14 +66,14 @@ class TransformedModel(CompiledModel):
 def nutpie_model_of(compiled: CompiledRecord, n_helpers: int = 0) -> CompiledModel:
     """Return the model object that ``nutpie.sample`` takes; ``n_helpers`` threads help all chains."""
     record, build = compiled.record, compiled.build
-    callbacks, user_data = load_callbacks(record, compiled.shared, compiled.numba_calls, n_helpers)
+    callbacks = load_callbacks(record, compiled.numba_calls, n_helpers)
     names, _, shapes = record.shape_info
     model = CompiledModel(
         compiled_logp_func=callbacks[LOGP],
         compiled_expand_func=callbacks[EXPAND],
         shared_data=compiled.shared,
         shared_var_keys=compiled.shared_keys,
-        user_data=user_data,
+        user_data=user_data_for(callbacks, compiled.shared),
         initial_point_func=initial_point_of(record, compiled.source),
         dims=record.dims,
         n_expanded=record.n_expanded,

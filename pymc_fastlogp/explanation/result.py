@@ -1,14 +1,13 @@
 """Result of :func:`~pymc_fastlogp.explain`: plain data, sentences and a table."""
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
 from pymc_fastlogp.display import Shown
+from pymc_fastlogp.explanation.similar_lines import Line, group_similar, join_names, name_range
 
 if TYPE_CHECKING:
     from pymc_fastlogp.explanation.drawing import Picture
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
 PREFIX = "fastlogp_"
 UNLESS = "nothing, unless "
 SPLIT = "fastlogp_split_imputed"
-# Names in front of one sentence: a model may have hundreds of likelihoods that are alike.
-MOST_NAMES = 5
-NUMBER, WORD = re.compile(r"(\d+)"), re.compile(r"(\w+)")
 
 
 @dataclass(frozen=True)
@@ -231,8 +227,8 @@ class Explanation(Shown):
         return [
             *(f"{name}: {said_of}." for name, said_of in self.tables.items()),
             *(
-                f"{_together(names, kind) or _listed(names)}: {text}."
-                for names, kind, [(text,)] in _alike(said)
+                f"{name_range(names, kind) or join_names(names)}: {text}."
+                for names, kind, [(text,)] in group_similar(said)
             ),
             self.kernels.sentence(),
         ]
@@ -243,8 +239,8 @@ class Explanation(Shown):
         said = {name: (rows[0].kind, _lines(rows)) for name, rows in by_variable.items()}
         return pd.DataFrame(
             [
-                (_together(names, kind) or f"{_listed(names)} ({kind})", *line)
-                for names, kind, lines in _alike(said)
+                (name_range(names, kind) or f"{join_names(names)} ({kind})", *line)
+                for names, kind, lines in group_similar(said)
                 for line in lines
             ],
             columns=["variable", "rewrites", "rows", "rewrites that do not apply"],
@@ -266,7 +262,7 @@ class Explanation(Shown):
             if not row.rewrite:
                 idle.setdefault(row.reason, []).append(_variable(row))
         return [
-            *(f"{_listed(names)}: {reason}." for reason, names in idle.items()),
+            *(f"{join_names(names)}: {reason}." for reason, names in idle.items()),
             *(
                 f"Outside of kernels: {x.n_nodes} x {x.op}: {x.reason}."
                 for x in self.kernels.outside
@@ -281,7 +277,7 @@ class Explanation(Shown):
         for name, what in self.effects.items():
             if what.startswith(WRITTEN):
                 names.setdefault(what, []).append(name)
-        return [f"{_listed(of_kind)}: {what}." for what, of_kind in names.items()]
+        return [f"{join_names(of_kind)}: {what}." for what, of_kind in names.items()]
 
     def _large(self) -> list[str]:
         """Return the Deterministics that dominate the memory of the draws."""
@@ -302,75 +298,6 @@ class Explanation(Shown):
             f"{', '.join(large)} ({'Deterministic' if is_one else 'Deterministics'}) {'takes' if is_one else 'take'}"
             f" {of_large:.1f} of {of_all:.1f} MB per 1000 draws; leave {'it' if is_one else 'them'} out with var_names."
         ]
-
-
-def _listed(names: list[str]) -> str:
-    """Return names with commas; of more than :data:`MOST_NAMES` the first ones, and a count."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def natural_order(name: str) -> list[int | str]:
-    """Return a key by which ``y_2`` comes before ``y_10``."""
-    return [int(x) if x.isdecimal() else x for x in NUMBER.split(name)]
-
-
-def _together(names: list[str], kind: str) -> str:
-    """Return the first and the last of many names that differ in numbers alone, with their count; else an empty string."""
-    if len(names) <= MOST_NAMES or len({*map(_without_numbers, names)}) > 1:
-        return ""
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    return f"{names[0]} ... {names[-1]}, each of {len(names)} {plural}"
-
-
-def _without_numbers(text: str) -> str:
-    return NUMBER.sub("#", text)
-
-
-Line = tuple[str, ...]
-
-
-def _alike(
-    said: Mapping[str, tuple[str, Sequence[Line]]],
-) -> Iterator[tuple[list[str], str, list[Line]]]:
-    """Yield variables of a kind with the same lines; of many variables, names and lines may differ in numbers.
-
-    Parameters
-    ----------
-    said : mapping of str to (str, sequence of tuple of str)
-        Kind and lines of each variable.
-
-    Yields
-    ------
-    names : list of str
-    kind : str
-    lines : list of tuple of str
-        Lines of all of these variables, with ranges for numbers that differ.
-    """
-    patterns = {name: _without_numbers(f"{name} {lines}") for name, lines in said.items()}
-    counts = Counter(patterns.values())
-    groups: dict[str, list[str]] = {}
-    for name, pattern in patterns.items():
-        key = pattern if counts[pattern] > MOST_NAMES else repr(said[name])
-        groups.setdefault(key, []).append(name)
-    for names in groups.values():
-        names.sort(key=natural_order)
-        by_line = zip(*(said[name][1] for name in names), strict=True)
-        lines = [tuple(map(_merged, zip(*line, strict=True))) for line in by_line]
-        yield names, said[names[0]][0], lines
-
-
-def _merged(texts: Iterable[str]) -> str:
-    """Return texts that differ in numbers as one: ``y_0 has 40 rows`` and others as ``y_0 ... y_9 has 37 to 44 rows``."""
-    return "".join(map(_merged_word, zip(*(WORD.split(text) for text in texts), strict=True)))
-
-
-def _merged_word(words: tuple[str, ...]) -> str:
-    if len({*words}) == 1:
-        return words[0]
-    if all(word.isdecimal() for word in words):
-        return f"{min(words, key=int)} to {max(words, key=int)}"
-    return f"{words[0]} ... {words[-1]}"
 
 
 def _rows_of(rows: Sequence[Outcome]) -> str:

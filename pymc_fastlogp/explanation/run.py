@@ -10,7 +10,8 @@ import pytensor.tensor as pt
 from pytensor.graph import clone_replace
 
 from pymc_fastlogp.decisions import Decision
-from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome, natural_order
+from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
+from pymc_fastlogp.explanation.similar_lines import natural_order
 from pymc_fastlogp.explanation.terms import rewrite_terms
 from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy

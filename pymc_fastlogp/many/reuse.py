@@ -104,7 +104,7 @@ class ReusedModel:
 
     def _kept(self, name: str, compiled: CompiledRecord) -> CompiledRecord:
         """Keep the callbacks of a compiled model in memory, and return the model with these callbacks."""
-        callbacks, _ = load_callbacks(compiled.record, compiled.shared, {})
+        callbacks = load_callbacks(compiled.record, {})
         with _lock:
             _loaded[name] = _Loaded(compiled.record, callbacks)
             while len(_loaded) > MOST_LOADED:

@@ -198,13 +198,16 @@ class Sampling:
     def _reused(self) -> "ReusedModel | None":
         """The compiled model, None if ``sample`` has to compile: for frozen data, or a model that nutpie's library cannot sample."""
         from pymc_fastlogp.many.reuse import ReusedModel
-        from pymc_fastlogp.models.table_rows import without_tables
+        from pymc_fastlogp.models.table_rows import reads_table
         from pymc_fastlogp.sampling.by_nutpie import library_request, why_not_by_nutpie
         from pymc_fastlogp.sampling.sample import arguments_for
 
         arguments = arguments_for(self.model, self._options)
-        has_table = without_tables(self.model).model is not self.model
-        if self.is_reparametrized or has_table or why_not_by_nutpie(self.model, arguments):
+        if (
+            self.is_reparametrized
+            or reads_table(self.model)
+            or why_not_by_nutpie(self.model, arguments)
+        ):
             return None
         request = library_request(self.model, arguments, reparametrize=False)
         return None if request is None or request.freeze else ReusedModel(request)

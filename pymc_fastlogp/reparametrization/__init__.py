@@ -12,8 +12,8 @@ The package takes a model and returns a model and a linear map. It knows nothing
         well_identified    effects that need no site, because their data identify them
 
     Change of variables, given the sites
-        sites              Gaussian approximation of the likelihood, and elimination
-        elimination        arithmetic of the elimination for independent priors
+        sites              Gaussian approximation of the likelihood, as arrays
+        elimination        elimination of effects with independent priors
         single_site        arithmetic for one effect
         joint_site         arithmetic for correlated effects
         site_node          one node for such arithmetic, with its derivatives

@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
@@ -42,10 +41,12 @@ from pymc_fastlogp.reparametrization.partially_centered import (
     PartiallyCenteredNormal,
     SiteTransform,
     value_at_zero_residual,
+    with_transform,
     zeros_of,
 )
 from pymc_fastlogp.reparametrization.site_node import Forward, Pullback, as_node
 from pymc_fastlogp.reparametrization.sites import (
+    Array,
     Block,
     Site,
     gradient_name,
@@ -54,8 +55,6 @@ from pymc_fastlogp.reparametrization.sites import (
     weight_name,
     weights_name,
 )
-
-Array = NDArray[np.float64]
 
 # Inputs per factor in the elimination. Parameters: scale, gradient, weighted prior mean. Site: information, weights, sign, total information.
 N_PARAMETERS, N_SITE_ARRAYS = 3, 4
@@ -310,11 +309,7 @@ crossed_transform = CrossedTransform()
 
 def partially_centered_crossed(effect: Effect, inputs: Sequence[Variable]) -> Variable:
     """Return the free variable of a crossed effect, partially centered."""
-    rv, value = effect.variable.owner.inputs
-    rng, size, mu, sigma = rv.owner.inputs
-    new = CrossedNormal.rv_op(mu, sigma, effect.scale, *inputs, size=size, rng=rng)
-    new_value = value.type(name=f"{effect.name}_{crossed_transform.name}__")
-    return ModelFreeRV(effect.name, effect.dims, crossed_transform)(new, new_value)
+    return with_transform(effect, CrossedNormal, crossed_transform, [effect.scale, *inputs])
 
 
 def crossing_signs(responses: Mapping[Block, Mapping[Block, Array]]) -> dict[Block, float]:

@@ -22,19 +22,18 @@ from pymc_fastlogp.reparametrization.effects import (
     depends_on,
     find_effect,
 )
+from pymc_fastlogp.reparametrization.elimination import Elimination
 from pymc_fastlogp.reparametrization.matrix_normal import (
     partially_centered_correlated,
     precision_and_gradient,
 )
 from pymc_fastlogp.reparametrization.partially_centered import (
-    PartiallyCenteredNormal,
     centered_variable,
-    site_transform,
+    partially_centered_normal,
 )
 from pymc_fastlogp.reparametrization.scale_transform import scales_in, with_scale_transform
 from pymc_fastlogp.reparametrization.sites import (
     Block,
-    Elimination,
     Site,
     gradient_name,
     information_name,
@@ -212,7 +211,7 @@ class EffectGraph:
         # Each effect depends on those after it, so the last one is replaced first.
         for k in reversed(range(len(apart))):
             gradient = elimination.gradient(k, apart[k + 1 :])
-            new = _partially_centered(apart[k], gradient, elimination.information(k))
+            new = _partially_centered(apart[k], [gradient, elimination.information(k)])
             self._replace(apart[k], new)
             apart[k] = replace(apart[k], variable=new)
 
@@ -240,7 +239,7 @@ class EffectGraph:
         for k in reversed(range(len(effects))):
             inputs = crossing.transform_inputs(k, shared_mean)
             if k == 0:
-                self._replace(effects[0], _partially_centered(effects[0], *inputs))
+                self._replace(effects[0], _partially_centered(effects[0], inputs))
                 return
             new = partially_centered_crossed(effects[k], inputs)
             self._replace(effects[k], new)
@@ -253,7 +252,7 @@ class EffectGraph:
         inputs = precision_and_gradient(
             fitting, arrays[information_name(name, name)], arrays[gradient_name(name)]
         )
-        self._replace(effects, partially_centered_correlated(effects, inputs, f"{name}_site__"))
+        self._replace(effects, partially_centered_correlated(effects, inputs))
 
     def _replace(self, effect: AnyEffect, new: Variable) -> None:
         """Replace the variable of an effect."""
@@ -301,17 +300,11 @@ def _depends_on_effect(one: Effect, other: Effect) -> bool:
     return any(depends_on(x, {other.variable}) for x in one.parameters)
 
 
-def _partially_centered(effect: Effect, gradient: Variable, information: Variable) -> Variable:
-    """Return the free variable of an effect, partially centered by its site."""
+def _partially_centered(effect: Effect, inputs: Sequence[Variable]) -> Variable:
+    """Return the free variable of an effect, partially centered by gradient and information of its site."""
     if isinstance(effect, ZeroSum):
-        return partially_centered_zero_sum(effect, gradient, information)
-    rv, value = effect.variable.owner.inputs
-    rng, size, mu, sigma = rv.owner.inputs
-    new = PartiallyCenteredNormal.rv_op(
-        mu, sigma, effect.scale, gradient, information, size=size, rng=rng
-    )
-    new_value = value.type(name=f"{effect.name}_{site_transform.name}__")
-    return ModelFreeRV(effect.name, effect.dims, site_transform)(new, new_value)
+        return partially_centered_zero_sum(effect, *inputs)
+    return partially_centered_normal(effect, inputs)
 
 
 def exclude_mutual_products(

@@ -14,16 +14,59 @@ The pullback runs backwards. With the gradients ``I'_ij`` and ``w'_i`` of the up
 Sums over ``ij`` have ``i <= j``. Each term has derivatives with respect to both of its factors. In the code, ``d_x`` is the derivative with respect to ``x``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from pymc_fastlogp.reparametrization.effects import Effect
 from pymc_fastlogp.reparametrization.site_node import Forward, Pullback, as_node
+from pymc_fastlogp.reparametrization.sites import gradient_name, information_name
 
 Triangle = dict[tuple[int, int], Any]
+
+
+class Elimination:
+    """Conditional sites of the effects of a block, each given the effects after it.
+
+    Parameters
+    ----------
+    effects : sequence of Effect
+        Effects in the order of elimination.
+    site : mapping of str to Variable
+        Arrays of their site, by name.
+    """
+
+    def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
+        names = [effect.name for effect in effects]
+        upper = {
+            (i, j): site[information_name(other, one)]
+            for i, one in enumerate(names)
+            for j, other in enumerate(names[i:], start=i)
+        }
+        w = []
+        for i, effect in enumerate(effects):
+            at_zero = site[gradient_name(effect.name)]
+            parts = [
+                upper[min(i, j), max(i, j)] * other.mean
+                for j, other in enumerate(effects)
+                if other.terms
+            ]
+            w.append(at_zero - sum(parts) if parts else at_zero)
+        self._gradients, self._upper = eliminate([effect.scale for effect in effects], w, upper)
+
+    def information(self, k: int) -> Variable:
+        """Return the information about effect k, given the later effects."""
+        return self._upper[k, k]
+
+    def gradient(self, k: int, later: Sequence[Effect]) -> Variable:
+        """Return the gradient at the mean of effect k, given the later effects."""
+        gradient = self._gradients[k]
+        for j, other in enumerate(later, start=k + 1):
+            gradient = gradient - self._upper[k, j] * other.deviation
+        return gradient
 
 
 class _Step(NamedTuple):

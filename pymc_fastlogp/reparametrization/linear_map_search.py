@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_fastlogp.reparametrization.linear_map import Indices, LinearMap, linear_map
+from pymc_fastlogp.reparametrization.linear_map import Array, Indices, LinearMap, linear_map
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects
-from pymc_fastlogp.reparametrization.posterior_mode import Array, Density, find_mode
+from pymc_fastlogp.reparametrization.posterior_mode import Density, find_mode
 
 if TYPE_CHECKING:
     import pymc as pm

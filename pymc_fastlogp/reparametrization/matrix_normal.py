@@ -15,7 +15,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
-from pymc.model.fgraph import ModelFreeRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import normal
 from pytensor.tensor.variable import TensorVariable
@@ -27,6 +26,7 @@ from pymc_fastlogp.reparametrization.partially_centered import (
     SiteRV,
     cached_residual,
     value_at_zero_residual,
+    with_transform,
     zeros_of,
 )
 
@@ -185,15 +185,10 @@ def precision_and_gradient(
     return own + products @ lower, factor.T @ slope
 
 
-def partially_centered_correlated(
-    effects: Correlated, inputs: tuple[Variable, Variable], name: str
-) -> Variable:
+def partially_centered_correlated(effects: Correlated, inputs: Sequence[Variable]) -> Variable:
     """Return the free variable, partially centered by M and g."""
-    rv, value = effects.variable.owner.inputs
-    rng, size, *parameters = rv.owner.inputs
     op: type[SiteRV] = (CorrelatedNormal, CorrelatedNormalColumns)[effects.group_axis]
     if effects.is_centered:
-        op, parameters = PartiallyCenteredMvNormal, [*parameters, effects.factor]
-    new = op.rv_op(*parameters, *inputs, size=size, rng=rng)
+        op, inputs = PartiallyCenteredMvNormal, [effects.factor, *inputs]
     transform = MatrixTransform(effects.group_axis, effects.is_centered)
-    return ModelFreeRV(effects.name, effects.dims, transform)(new, value.type(name=name))
+    return with_transform(effects, op, transform, inputs)

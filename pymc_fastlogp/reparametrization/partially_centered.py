@@ -31,6 +31,7 @@ from pymc_fastlogp._upstream.pymc_dispatch import (
     logprob_of,
     support_point_of,
 )
+from pymc_fastlogp.reparametrization.correlated import Correlated
 from pymc_fastlogp.reparametrization.effects import Effect
 from pymc_fastlogp.reparametrization.single_site import residual, standardized_effects
 
@@ -204,9 +205,21 @@ centered_transform = CenteredTransform()
 
 def centered_variable(effect: Effect) -> Variable:
     """Return the free variable of a non-centered effect, with a transform that samples the effect centered."""
+    inputs = [effect.mean, effect.scale]
+    return with_transform(effect, CenteredNormal, centered_transform, inputs)
+
+
+def partially_centered_normal(effect: Effect, inputs: Sequence[Variable]) -> Variable:
+    """Return the free variable of an effect, partially centered by gradient and information of its site."""
+    return with_transform(effect, PartiallyCenteredNormal, site_transform, [effect.scale, *inputs])
+
+
+def with_transform(
+    effect: Effect | Correlated, op: type[SiteRV], transform: Transform, inputs: Sequence[Variable]
+) -> Variable:
+    """Return the free variable of an effect with another transform, whose inputs follow the parameters of the distribution."""
     rv, value = effect.variable.owner.inputs
     rng, size, *parameters = rv.owner.inputs
-    parameters = [*parameters, effect.mean, effect.scale]
-    new = CenteredNormal.rv_op(*parameters, size=size, rng=rng)
-    new_value = value.type(name=f"{effect.name}_{centered_transform.name}__")
-    return ModelFreeRV(effect.name, effect.dims, centered_transform)(new, new_value)
+    new = op.rv_op(*parameters, *inputs, size=size, rng=rng)
+    new_value = value.type(name=f"{effect.name}_{transform.name}__")
+    return ModelFreeRV(effect.name, effect.dims, transform)(new, new_value)

@@ -35,7 +35,7 @@ from pymc_fastlogp.reparametrization.crossed import at_zero_shared_mean, crossin
 from pymc_fastlogp.reparametrization.matrix_normal import MatrixTransform
 from pymc_fastlogp.reparametrization.model_with_sites import ModelWithSites, with_sites
 from pymc_fastlogp.reparametrization.posterior_mode import find_mode
-from pymc_fastlogp.reparametrization.sites import Block, Site, site_arrays
+from pymc_fastlogp.reparametrization.sites import Array, Block, Site, site_arrays
 from pymc_fastlogp.reparametrization.zero_sum import ZeroSumSiteTransform
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pymc_fastlogp")
 
-Array = NDArray[np.float64]
 Sites = Mapping[Block, Site]
 
 # Optimizer steps per round. The first round only needs a rough mode.
@@ -97,7 +96,8 @@ class Pilot:
         # With flat sites, value variables of effects are the standardized effects.
         self._standard = compile(new.model)
         self.compiled, self.sites = self._standard, flat
-        self._slices = _slices(new.model, self.compiled.shape_info)
+        layout = _layout(new.model, self.compiled.shape_info)
+        self._slices = {name: place for name, (place, _) in layout.items()}
         self._indices = {names: self._indices_of(names) for names in flat}
         self._hyperparameters = _hyperparameters(new, self.compiled.shape_info, flat)
         self.point = self._at_zero_residuals(self.compiled.initial_point_func(0))
@@ -306,11 +306,6 @@ def _inverse(factors: Array) -> Array:
     matrices = np.where(singular[..., None, None], np.eye(len(factors)), matrices)
     inverses = np.where(singular[..., None, None], np.nan, np.linalg.inv(matrices))
     return np.moveaxis(inverses, (-2, -1), (0, 1))
-
-
-def _slices(model: "pm.Model", shape_info: Any) -> dict[str, slice]:
-    """Return the slice of each free variable in the unconstrained point."""
-    return {name: place for name, (place, _) in _layout(model, shape_info).items()}
 
 
 def _layout(model: "pm.Model", shape_info: Any) -> dict[str, tuple[slice, tuple[int, ...]]]:

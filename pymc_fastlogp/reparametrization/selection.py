@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, find_effects
-from pymc_fastlogp.reparametrization.pilot import Array, Pilot, Sites
-from pymc_fastlogp.reparametrization.sites import Site
+from pymc_fastlogp.reparametrization.pilot import Pilot, Sites
+from pymc_fastlogp.reparametrization.sites import Array, Site
 from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 
 if TYPE_CHECKING:

@@ -22,14 +22,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
-
-from pymc_fastlogp.reparametrization.effects import Effect
-from pymc_fastlogp.reparametrization.elimination import eliminate
 
 Array = NDArray[np.float64]
 # Names of the effects of one joint site, in the order of elimination.
 Block = tuple[str, ...]
+# Largest eigenvalue of the information: a standard deviation of 1e-6 in units of the model, which is as good as exact.
+MAX_INFORMATION = 1e12
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,6 @@ class Site:
         )
 
 
-# Largest eigenvalue of the information: a standard deviation of 1e-6 in units of the model, which is as good as exact.
-MAX_INFORMATION = 1e12
-
-
 def site_arrays(names: Sequence[str], site: Site) -> dict[str, Array]:
     """Return the arrays of a site by the names of their variables in the graph.
 
@@ -187,44 +181,3 @@ def weight_name(effect: str) -> str:
 def weights_name(effect: str) -> str:
     """Return the name of the variable for the weight of each group in the shared mean of crossed effects."""
     return f"weights in the level of {effect}"
-
-
-class Elimination:
-    """Conditional sites of the effects of a block, each given the effects after it.
-
-    Parameters
-    ----------
-    effects : sequence of Effect
-        Effects in the order of elimination.
-    site : mapping of str to Variable
-        Arrays of their site, by name.
-    """
-
-    def __init__(self, effects: Sequence[Effect], site: Mapping[str, Variable]):
-        names = [effect.name for effect in effects]
-        upper = {
-            (i, j): site[information_name(other, one)]
-            for i, one in enumerate(names)
-            for j, other in enumerate(names[i:], start=i)
-        }
-        w = []
-        for i, effect in enumerate(effects):
-            at_zero = site[gradient_name(effect.name)]
-            parts = [
-                upper[min(i, j), max(i, j)] * other.mean
-                for j, other in enumerate(effects)
-                if other.terms
-            ]
-            w.append(at_zero - sum(parts) if parts else at_zero)
-        self._gradients, self._upper = eliminate([effect.scale for effect in effects], w, upper)
-
-    def information(self, k: int) -> Variable:
-        """Return the information about effect k, given the later effects."""
-        return self._upper[k, k]
-
-    def gradient(self, k: int, later: Sequence[Effect]) -> Variable:
-        """Return the gradient at the mean of effect k, given the later effects."""
-        gradient = self._gradients[k]
-        for j, other in enumerate(later, start=k + 1):
-            gradient = gradient - self._upper[k, j] * other.deviation
-        return gradient

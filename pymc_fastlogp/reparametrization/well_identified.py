@@ -19,12 +19,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
 from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, with_sites
-from pymc_fastlogp.reparametrization.sites import Site
+from pymc_fastlogp.reparametrization.sites import Array, Site
 
 if TYPE_CHECKING:
     import pymc as pm
-
-Array = NDArray[np.float64]
 
 WRITTEN = {"centered", "non-centered"}
 # Least number of groups. The scale of fewer groups may still be near zero.

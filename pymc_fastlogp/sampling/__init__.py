@@ -9,6 +9,9 @@ callback directly. Numba compiles a graph only if the graph needs other Ops than
     compile_model               compile_pymc_model
     request, pipeline           arguments and stages of a compilation
     sample, routing             sample, and the tables that select sampler and compiler
+    by_nutpie, nuts_settings    models for nutpie, its settings, and its draws with the messages of pm.sample
+    cluster                     likelihoods of tables on the workers of Dask
+    threads                     number of helper threads
     log_likelihood              compute_log_likelihood
     row_log_likelihood          log_likelihood_to_zarr
     predictions                 predict_to_parquet

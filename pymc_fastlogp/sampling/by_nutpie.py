@@ -61,10 +61,15 @@ class LibraryModel(NamedTuple):
 
 
 def compiled_model(
-    model: "pm.Model", arguments: dict[str, Any], *, reparametrize: bool, threads: int | None
+    model: "pm.Model",
+    arguments: dict[str, Any],
+    *,
+    reduced: "pm.Model",
+    reparametrize: bool,
+    threads: int | None,
 ) -> Any:
-    """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes."""
-    request = library_request(model, arguments, reparametrize=reparametrize)
+    """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes; ``reduced`` is the model without tables."""
+    request = library_request(model, arguments, reparametrize=reparametrize, reduced=reduced)
     if request is None:
         options = _compile_options(arguments, reparametrize=reparametrize)
         return compile_pymc_model(model, threads=threads, **options)

@@ -12,7 +12,9 @@ from pytensor.graph.traversal import walk
 from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_fastlogp.display import progress_line
+from pymc_fastlogp.models.table_likelihood import table_of
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.sampling.atomic_write import atomic_write, writing
 from pymc_fastlogp.tables.columns import Column, column_of, columns_in
 from pymc_fastlogp.tables.engine_table import Table, table
 
@@ -69,7 +71,13 @@ def predict_to_parquet(
     """
     model = model_with_variables("predict_to_parquet", model)
     outputs = _predicted(model, var_names)
-    of_model = _table_of(outputs)
+    names = ", ".join(str(x.name) for x in outputs)
+    columns = columns_in(outputs)
+    if not columns:
+        raise ValueError(
+            f"{names or 'the model'} reads no table: give var_names of variables whose parameters read one."
+        )
+    of_model = table_of(names, columns)
     predict = _Predictor(model, outputs, idata, random_seed)
     new = rows if isinstance(rows, Table) else table(rows)
     only_observed = {x.name for x in columns_in(_values(model, outputs)).values()} - {
@@ -98,17 +106,6 @@ def _predicted(model: "pm.Model", var_names: Sequence[str] | None) -> list[Varia
 def _values(model: "pm.Model", variables: Sequence[Variable]) -> list[Variable]:
     """Return the observed values of variables."""
     return [model.rvs_to_values[x] for x in variables if x in model.rvs_to_values]
-
-
-def _table_of(outputs: Sequence[Variable]) -> Table:
-    """Return the one table that variables read."""
-    tables = {id(x.table): x.table for x in columns_in(outputs).values()}
-    if len(tables) != 1 or None in tables.values():
-        raise ValueError(
-            f"{', '.join(str(x.name) for x in outputs)} read {len(tables)} tables of this process: give var_names of variables that read one."
-        )
-    [found] = tables.values()
-    return found
 
 
 def _columns_of_parameters(outputs: Sequence[Variable]) -> set[Column]:
@@ -175,7 +172,6 @@ def _new_file(path: Path) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
-    unfinished = path.with_name(f"{path.name}.unfinished")
     writer: Any = None
 
     def write(rows: Any, draws: dict[str, np.ndarray]) -> None:
@@ -185,30 +181,18 @@ def _new_file(path: Path) -> Iterator[Any]:
             for length in values.shape[:0:-1]:
                 column = pyarrow.FixedSizeListArray.from_arrays(column, length)
             rows = rows.append_column(name, column)
-        with _writing(path):
+        with writing(path):
             if writer is None:
                 writer = parquet.ParquetWriter(unfinished, rows.schema)
             writer.write_table(rows.cast(writer.schema))
 
-    try:
-        yield write
-        with _writing(path):
-            writer.close()
-            unfinished.replace(path)
-    except BaseException:
-        if writer is not None:
-            with suppress(OSError):
+    with atomic_write(path) as unfinished:
+        try:
+            yield write
+            with writing(path):
                 writer.close()
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Name the file in errors of writing."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"{path} could not be written: {error}; free some space, or give another path."
-        ) from error
+        except BaseException:
+            if writer is not None:
+                with suppress(OSError):
+                    writer.close()
+            raise

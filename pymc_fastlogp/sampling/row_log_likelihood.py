@@ -6,14 +6,14 @@ from functools import cached_property
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from pytensor.graph.basic import Variable
 
 from pymc_fastlogp.display import progress_line
-from pymc_fastlogp.models.table_rows import axis_of_rows, graphs_of, table_of
+from pymc_fastlogp.models.table_likelihood import axis_of_rows, graphs_of, table_of
 from pymc_fastlogp.models.validate import model_with_variables
+from pymc_fastlogp.sampling.atomic_write import atomic_write, writing
 from pymc_fastlogp.tables.columns import Column, columns_in
 from pymc_fastlogp.tables.expressions import expression_of_column
 
@@ -157,28 +157,19 @@ class _DensityOfRows:
 @contextmanager
 def _new_store(path: Path, chunk: int) -> Iterator[Any]:
     """Yield a function that appends rows to the groups of a store, which appears at the end of the block."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    rmtree(unfinished, ignore_errors=True)
+    with atomic_write(path) as unfinished:
 
-    def write(groups: Mapping[str, "Dataset"]) -> None:
-        for group, values in groups.items():
-            if (unfinished / group).exists():
-                new: dict[str, Any] = {"append_dim": ROW}
-            else:
-                new = {
-                    "encoding": {name: {"chunks": _chunks(x, chunk)} for name, x in values.items()}
-                }
-            values.to_zarr(unfinished, group=group, consolidated=False, mode="a", **new)
+        def write(groups: Mapping[str, "Dataset"]) -> None:
+            for group, values in groups.items():
+                if (unfinished / group).exists():
+                    new: dict[str, Any] = {"append_dim": ROW}
+                else:
+                    chunks = {name: {"chunks": _chunks(x, chunk)} for name, x in values.items()}
+                    new = {"encoding": chunks}
+                with writing(path):
+                    values.to_zarr(unfinished, group=group, consolidated=False, mode="a", **new)
 
-    try:
         yield write
-        unfinished.rename(path)
-    except OSError as error:
-        raise OSError(
-            f"{path} could not be written: {error}; free some space, or give another path."
-        ) from error
-    finally:
-        rmtree(unfinished, ignore_errors=True)
 
 
 def _chunks(values: Any, n_rows: int) -> tuple[int, ...]:

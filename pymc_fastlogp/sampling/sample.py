@@ -212,7 +212,11 @@ def sample(
         try:
             # Arguments may name variables of the model as it is written.
             compiled = compiled_model(
-                as_written, arguments, reparametrize=reparametrize, threads=threads
+                as_written,
+                arguments,
+                reduced=model,
+                reparametrize=reparametrize,
+                threads=threads,
             )
         except (NotImplementedError, NullTypeGradError) as error:
             reason = f"it has no gradient, {error}"

@@ -36,9 +36,8 @@ from pymc_fastlogp.tables.cells import AllRows, Cells, Summary
 from pymc_fastlogp.tables.columns import Column
 from pymc_fastlogp.tables.expressions import Expression, is_finite
 from pymc_fastlogp.tables.factors import Factors
+from pymc_fastlogp.tables.sample import N_SAMPLE
 
-# Rows of the sample.
-N_SAMPLE = 100_000
 # Rows are merged if fewer than this share of the rows remain.
 MAX_DISTINCT_SHARE = 0.7
 # So few distinct rows of the columns need no comparison with other ways.
@@ -141,7 +140,7 @@ def plan_of(
     Parameters
     ----------
     sample : dict of Expression to ndarray
-        Values in at most :data:`N_SAMPLE` rows, at least one.
+        Values in at most :data:`~pymc_fastlogp.tables.sample.N_SAMPLE` rows, at least one.
     columns, expressions : sequence of Expression
         The columns, and the expressions of these that the log density reads.
     density : Density

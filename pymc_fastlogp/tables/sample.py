@@ -1,6 +1,69 @@
 """Random sample of rows that are read in batches: it does not depend on their order, so a sorted table does not mislead."""
 
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
 import numpy as np
+
+from pymc_fastlogp.tables.progress import reading
+from pymc_fastlogp.tables.source import Source
+
+# Rows of the sample.
+N_SAMPLE = 100_000
+# Rows that the sample is drawn from, at most.
+N_SCANNED = 2_000_000
+
+
+class Sample(NamedTuple):
+    """Values of columns in a random sample of rows.
+
+    Attributes
+    ----------
+    columns : list of ndarray
+        Values of each column.
+    n_rows : int, optional
+        Number of rows of the source, if known.
+    """
+
+    columns: list[np.ndarray]
+    n_rows: int | None
+
+
+def read_sample(
+    source: Source, names: Sequence[str], values: Callable[[Any], Sequence[np.ndarray]]
+) -> Sample:
+    """Read a sample of at most :data:`N_SAMPLE` rows.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    names : sequence of str
+        Columns that are read.
+    values : callable
+        Function from a batch of rows to the values of columns.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    sample, found = RandomSample(N_SAMPLE), list[Sequence[np.ndarray]]()
+    with (
+        reading(f"{source.engine} reads a sample of {', '.join(names)}", source.percent),
+        closing(source.spread_batches(names, N_SCANNED)) as batches,
+    ):
+        for batch in batches:
+            found.append(values(batch[sample.candidates(len(batch))]))
+    if not sample.n_seen:
+        raise ValueError("the table has no rows: look at its filters.")
+    places = sample.places()
+    is_all = sample.n_seen < N_SCANNED
+    return Sample(
+        [np.concatenate(x)[places] for x in zip(*found, strict=True)],
+        source.n_rows or (sample.n_seen if is_all else None),
+    )
 
 
 class RandomSample:

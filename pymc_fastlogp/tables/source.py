@@ -2,17 +2,23 @@
 
 import glob
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pymc_fastlogp._upstream.duckdb import connection_of
+from pymc_fastlogp.tables.batches import (
+    batches_of,
+    frames_of,
+    frames_of_duckdb,
+    interruptible,
+    is_lazy,
+    random_partitions,
+)
 
 INSTALL = "pip install narwhals duckdb pyarrow"
 # Engines for which each expression of this package is tested, by narwhals' names.
@@ -38,8 +44,6 @@ COMPRESSED = {".gz", ".zst"}
 PLACE = {"filename", "file_row_number"}
 # Blocks of rows that are read of large Parquet files.
 N_BLOCKS = 32
-# Most rows of a batch: few merges, and arrays that stay in the cache of the processor.
-BATCH = 500_000
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """Number of rows of a frame in memory; None if the engine has to count."""
-        return None if hasattr(self.frame, "collect") else len(self.frame)
+        return None if is_lazy(self.frame) else len(self.frame)
 
     def check_unchanged(self, known: Iterable[tuple[str, int, int]] = ()) -> None:
         """Raise ValueError if files were added, removed or changed, except that ``known`` files were added."""
@@ -97,22 +101,31 @@ class Source:
         """True if the rows are those of local Parquet files."""
         return bool(self.files) and reader_of(self.pattern) == PARQUET
 
+    def rows_of_files(self) -> list[int]:
+        """Return the number of rows of each file, from the metadata of local Parquet files; an empty list for other sources."""
+        if not self.is_parquet:
+            return []
+        paths = [path for path, *_ in self.files]
+        query = "SELECT file_name, num_rows FROM parquet_file_metadata(?)"
+        counts = dict(self.connection.execute(query, [paths]).fetchall())
+        return [counts[path] for path in paths]
+
     def percent(self) -> float:
         """Return the progress of the query that runs, in percent; negative if the engine does not tell."""
         return -1.0 if self.connection is None else self.connection.query_progress()
 
     def collect(self, frame: Any) -> Any:
         """Return the rows of a frame of this source in memory, as a narwhals DataFrame."""
-        if not hasattr(frame, "collect"):
+        if not is_lazy(frame):
             return frame
         with self._errors(frame):
-            return _interruptible(frame.collect, self.connection)
+            return interruptible(frame.collect, self.connection)
 
     def batches(self, columns: Sequence[str]) -> Generator[Any]:
-        """Yield all rows as narwhals DataFrames of at most :data:`BATCH` rows, in any order."""
+        """Yield all rows as narwhals DataFrames of at most :data:`~pymc_fastlogp.tables.batches.BATCH` rows, in any order."""
         frame = self.frame.select(columns)
         with self._errors(frame):
-            yield from _batches(_parts(frame, self.connection))
+            yield from batches_of(frames_of(frame, self.connection))
 
     def spread_batches(self, columns: Sequence[str], most: int) -> Generator[Any]:
         """Yield ``most`` rows, or all if there are fewer, as :meth:`batches`.
@@ -122,38 +135,32 @@ class Source:
         """
         frame = self.frame.select(columns)
         with self._errors(frame):
-            yield from _batches(self._spread_parts(frame, most))
+            yield from batches_of(self._spread_frames(frame, most))
 
-    def _spread_parts(self, frame: Any, most: int) -> Iterator[Any]:
-        if not hasattr(frame, "collect"):
+    def _spread_frames(self, frame: Any, most: int) -> Iterator[Any]:
+        if not is_lazy(frame):
             yield frame.gather_every(-(-len(frame) // most) or 1).to_native()
         elif str(frame.implementation) == "dask":
-            yield from _some_partitions(frame.to_native(), most)
+            yield from random_partitions(frame.to_native(), most)
         elif places := self._blocks_of_files(most):
             rows = self.frame.to_native()
             for place in places:
                 block = rows.filter(place).select(*(f'"{x}"' for x in frame.columns))
-                yield from _parts_of_duckdb(block, self.connection)
+                yield from frames_of_duckdb(block, self.connection)
         else:
-            yield from _parts(frame.head(most), self.connection)
+            yield from frames_of(frame.head(most), self.connection)
 
     def _blocks_of_files(self, most: int) -> list[str]:
         """Return conditions for evenly spaced blocks of ``most`` rows of Parquet files; none for other sources, and for files with fewer rows."""
-        if not self.is_parquet or PLACE & {*self.frame.columns}:
-            return []
-        paths = [path for path, *_ in self.files]
-        counted = self.connection.execute(
-            "SELECT file_name, num_rows FROM parquet_file_metadata(?)", [paths]
-        )
-        n_rows = dict(counted.fetchall())
-        ends = np.cumsum([n_rows[path] for path in paths])
-        if ends[-1] <= most:
+        counts = self.rows_of_files()
+        ends = np.cumsum(counts)
+        if not counts or PLACE & {*self.frame.columns} or ends[-1] <= most:
             return []
         size = most // N_BLOCKS
         return [
             f"filename = '{path.replace("'", "''")}' AND file_row_number >= {max(start - begin, 0)} AND file_row_number < {start + size - begin}"
             for start in np.linspace(0, ends[-1] - size, N_BLOCKS, dtype=np.int64)
-            for path, begin, end in zip(paths, ends - [n_rows[x] for x in paths], ends)
+            for (path, *_), begin, end in zip(self.files, ends - counts, ends)
             if start < end and begin < start + size
         ]
 
@@ -195,92 +202,6 @@ class Source:
             else "look at the frame's query"
         )
         return f"{self.engine} could not read {of_columns}{place}: {first.rstrip('.')}; {advice}, then call table() again."
-
-
-def _interruptible[T](query: Callable[[], T], connection: Any) -> T:
-    """Run a query of DuckDB, so that Ctrl-C ends it: DuckDB does not look for signals while only its own threads work."""
-    if connection is None:
-        return query()
-    with ThreadPoolExecutor(1) as thread:
-        result = thread.submit(query)
-        try:
-            return result.result()
-        except KeyboardInterrupt:
-            while not result.done():  # the query may not have started
-                connection.interrupt()
-                wait([result], timeout=0.1)
-            raise
-
-
-def _batches(parts: Iterable[Any]) -> Iterator[Any]:
-    """Yield frames in memory as narwhals DataFrames of at most :data:`BATCH` rows."""
-    import narwhals.stable.v2 as nw
-
-    for part in parts:
-        rows = nw.from_native(part, eager_only=True)
-        for begin in range(0, len(rows), BATCH):
-            yield rows[begin : begin + BATCH]
-
-
-def _parts_of_duckdb(relation: Any, connection: Any) -> Iterator[Any]:
-    import pyarrow
-
-    with _interruptible(lambda: relation.to_arrow_reader(BATCH), connection) as reader:
-        while (batch := _interruptible(partial(next, reader, None), connection)) is not None:
-            yield pyarrow.Table.from_batches([batch])
-
-
-def _parts_of_spark(frame: Any) -> Iterator[Any]:
-    """Yield the rows of a Spark frame, a partition at a time, which workers encode as Arrow."""
-    import pyarrow
-
-    def encoded(batches: Iterator[Any]) -> Iterator[Any]:
-        # A nested function is pickled by value, so that workers need PyArrow alone.
-        from itertools import batched
-
-        import pyarrow
-
-        for some in batched(batches, 50):
-            sink = pyarrow.BufferOutputStream()
-            with pyarrow.ipc.new_stream(sink, some[0].schema) as stream:
-                for batch in some:
-                    stream.write_batch(batch)
-            yield pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
-
-    for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator():
-        yield pyarrow.ipc.open_stream(row["rows"]).read_all()
-
-
-def _some_partitions(frame: Any, most: int) -> Iterator[Any]:
-    """Yield partitions of a Dask frame in random order, the last one cut, until there are ``most`` rows."""
-    for k in np.random.default_rng(0).permutation(frame.npartitions):
-        rows = frame.partitions[int(k)].compute().head(most)
-        yield rows
-        most -= len(rows)
-        if not most:
-            return
-
-
-def _parts(frame: Any, connection: Any) -> Iterator[Any]:
-    """Yield the rows of a narwhals frame as frames in memory, one at a time."""
-    native = frame.to_native()
-    match str(frame.implementation), hasattr(frame, "collect"):
-        case "duckdb", _:
-            yield from _parts_of_duckdb(native, connection)
-        case "polars", True:
-            yield from native.collect_batches(chunk_size=BATCH)
-        case "dask", _:
-            for part in native.partitions:
-                yield part.compute()
-        case "pyspark" | "pyspark[connect]", _:
-            yield from _parts_of_spark(native)
-        case "ibis", _:
-            import pyarrow
-
-            for batch in native.to_pyarrow_batches(chunk_size=BATCH):
-                yield pyarrow.Table.from_batches([batch])
-        case _:
-            yield native
 
 
 def _names(frame: Any) -> list[str]:

@@ -37,7 +37,7 @@ The comparison does not cover:
 - points with infinite coordinates.
 """
 
-from pymc_fastlogp.verification.outcome import Verification, WorstEntry
+from pymc_fastlogp.verification.result import Verification, WorstEntry
 from pymc_fastlogp.verification.run import verify
 
 __all__ = ["Verification", "WorstEntry", "verify"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pymc_fastlogp.verification.outcome import WorstEntry
 from pymc_fastlogp.verification.points import Sizes, segments
+from pymc_fastlogp.verification.result import WorstEntry
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED
 
 LOGP = "logp"
@@ -17,14 +17,19 @@ FAR = 30.0
 def is_beyond_upstream(x: np.ndarray, off: np.ndarray, on: np.ndarray) -> bool:
     """Return whether a point is far out, upstream is not finite there, and the plugin differs."""
     is_far = np.abs(x).min(initial=np.inf) >= FAR
-    compared = slice(None) if has_gradient(off, on) else slice(1)
-    is_other = not np.isfinite(off).all() and not same_kind(off[compared], on[compared]).all()
+    is_other = not np.isfinite(off).all() and not are_of_one_kind(off, on)
     return bool(is_far and is_other and (on[0] != np.inf or off[0] == np.inf))
 
 
 def has_gradient(off: np.ndarray, on: np.ndarray) -> bool:
     """Return whether a sampler would read the gradient of at least one side."""
     return bool(np.isfinite(off[0]) or np.isfinite(on[0]))
+
+
+def are_of_one_kind(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two results have infinities and NaN in the same entries, as far as a sampler reads them."""
+    compared = slice(None) if has_gradient(a, b) else slice(1)
+    return bool(_same_kind(a[compared], b[compared]).all())
 
 
 def compare(
@@ -76,13 +81,13 @@ def _errors(
         error = np.where(difference == 0, 0.0, difference / scale)
         ratio = np.where(difference == 0, 0.0, difference / allowed)
     ratio = np.where(np.isnan(ratio), np.inf, ratio)  # the difference or the tolerance overflows
-    is_same_kind = same_kind(off, on)
-    excused = is_same_kind & ~finite | ~same_kind(off, near).all(axis=0)
+    is_same_kind = _same_kind(off, on)
+    excused = is_same_kind & ~finite | ~_same_kind(off, near).all(axis=0)
     error = np.where(excused, 0.0, np.where(is_same_kind, error, np.inf))
     ratio = np.where(excused, 0.0, np.where(is_same_kind, ratio, np.inf))
     return error, ratio, allowed
 
 
-def same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _same_kind(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return whether both are finite, both NaN, or both the same infinity."""
     return np.where(np.isfinite(a), np.isfinite(b), (a == b) | (np.isnan(a) & np.isnan(b)))

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.tables import parts
+from pymc_fastlogp.tables import partitions
 
 OPTIONS: dict[str, Any] = {
     "draws": 30,
@@ -52,9 +52,9 @@ def distributed() -> Any:
 
 
 @pytest.fixture
-def few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a small table have three parts."""
-    monkeypatch.setattr(parts, "FEWEST_PARTS", 3)
+def few_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a small table have three partitions."""
+    monkeypatch.setattr(partitions, "FEWEST_PARTITIONS", 3)
 
 
 @pytest.fixture(scope="session")

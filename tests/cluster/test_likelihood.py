@@ -1,4 +1,4 @@
-"""Log likelihoods of parts of the rows, and their sum, equal those of all rows in one process."""
+"""Log likelihoods of partitions of the rows, and their sum, equal those of all rows in one process."""
 
 import cloudpickle
 import numpy as np
@@ -6,12 +6,12 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.models.table_rows import split_tables
+from pymc_fastlogp.models.row_likelihood import split_tables
+from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood
 from pymc_fastlogp.sampling.cluster.shards import Shards
-from pymc_fastlogp.sampling.cluster.team import Team
 from tests.cluster.conftest import logit, rows
 
-pytestmark = pytest.mark.usefixtures("few_parts")
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 def student(table):
@@ -53,8 +53,8 @@ def test_prior_and_shards_add_up_to_the_log_density(build, here, table):
     n_values = len(split.model.free_RVs)
     shapes = dict(zip(names[:n_values], of_names))
     point = np.random.default_rng(1).normal(0, 0.5, prior.n_dim)
-    with Team(here, split.likelihoods, shapes, 1) as team:
-        likelihood = team.evaluate(point)
+    with ShardedLikelihood(here, split.likelihoods, shapes, 1) as sharded:
+        likelihood = sharded.evaluate(point)
     logp, gradient = prior.logp_dlogp(point)
     logp, gradient = logp + likelihood[0], gradient + likelihood[1:]
 
@@ -90,7 +90,7 @@ def test_draws_of_the_shard_models_do_not_depend_on_the_grouping_of_shards(table
     [likelihood] = split_tables(logit(table)).likelihoods
     content = cloudpickle.dumps([likelihood])
     shapes = {"tau_log__": (), "a": (4,), "b": ()}
-    loaded = [(0, x.load()) for x in likelihood.parts]
+    loaded = [(0, x.load()) for x in likelihood.partitions]
     point = np.linspace(-1, 1, 6)
     together = Shards(content, shapes, loaded, 1).evaluate(point)
     alone = [Shards(content, shapes, [x], 1).evaluate(point) for x in loaded]
@@ -102,9 +102,9 @@ def test_a_failed_check_makes_a_log_likelihood_nan(here, table):
         sigma = pm.Normal("sigma")
         pm.StudentT("y", 4, mu=0, sigma=sigma, observed=table["x"])
     split = split_tables(model)
-    with Team(here, split.likelihoods, {"sigma": ()}, 1) as team:
-        assert not np.isfinite(team.evaluate(np.array([-1.0]))[0])
-        assert np.isfinite(team.evaluate(np.array([1.0]))).all()
+    with ShardedLikelihood(here, split.likelihoods, {"sigma": ()}, 1) as likelihood:
+        assert not np.isfinite(likelihood.evaluate(np.array([-1.0]))[0])
+        assert np.isfinite(likelihood.evaluate(np.array([1.0]))).all()
 
 
 def test_files_are_read_by_the_workers(here, tmp_path):
@@ -117,6 +117,6 @@ def test_files_are_read_by_the_workers(here, tmp_path):
     found = []
     for source in (frame, str(tmp_path / "*.parquet")):
         split = split_tables(logit(pymc_fastlogp.table(source)))
-        with Team(here, split.likelihoods, shapes, 1) as team:
-            found.append(team.evaluate(point))
+        with ShardedLikelihood(here, split.likelihoods, shapes, 1) as likelihood:
+            found.append(likelihood.evaluate(point))
     assert found[0].tobytes() == found[1].tobytes()

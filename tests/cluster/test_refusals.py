@@ -85,7 +85,7 @@ def test_workers_are_ignored_if_likelihoods_reduce(here, table):
 
 
 def test_rows_that_a_worker_cannot_read_raise_its_error(here, table, monkeypatch):
-    for module in ("engine_table", "plan"):  # the client looks at the first rows
+    for module in ("sample", "plan"):  # the client looks at the first rows
         monkeypatch.setattr(f"pymc_fastlogp.tables.{module}.N_SAMPLE", 2000)
     frame = table._source.frame.to_native().copy()
     frame.loc[2500, "x"] = float("nan")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.sampling.cluster import team
-from pymc_fastlogp.sampling.cluster.team import Team, WorkersLostError
+from pymc_fastlogp.sampling.cluster import sharded_likelihood
+from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood, WorkersLostError
 from tests.cluster.conftest import OPTIONS, logit, rows
 
-pytestmark = pytest.mark.usefixtures("few_parts")
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +42,15 @@ def sampled(cluster: Any, distributed: Any, model: Any) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(sampled: Any, module_parts: None) -> Any:
+def expected(sampled: Any, module_partitions: None) -> Any:
     """Draws on one worker."""
     return sampled(1)
 
 
 @pytest.fixture(scope="module")
-def module_parts() -> Iterator[None]:
+def module_partitions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pymc_fastlogp.tables.parts.FEWEST_PARTS", 3)
+        patch.setattr("pymc_fastlogp.tables.partitions.FEWEST_PARTITIONS", 3)
         yield
 
 
@@ -63,23 +63,23 @@ def same_draws(a: Any, b: Any) -> bool:
 def at_evaluation(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that lets something happen before an evaluation with a number."""
 
-    def happens(number: int, event: Callable[[Team], None]) -> None:
-        evaluate, count = Team.evaluate, iter(range(10**6))
+    def happens(number: int, event: Callable[[ShardedLikelihood], None]) -> None:
+        evaluate, count = ShardedLikelihood.evaluate, iter(range(10**6))
 
-        def evaluated(self: Team, point: np.ndarray) -> np.ndarray:
+        def evaluated(self: ShardedLikelihood, point: np.ndarray) -> np.ndarray:
             if next(count) == number:
                 event(self)
             return evaluate(self, point)
 
-        monkeypatch.setattr(Team, "evaluate", evaluated)
+        monkeypatch.setattr(ShardedLikelihood, "evaluate", evaluated)
 
     return happens
 
 
-def kill(team: Team) -> None:
-    """Kill the worker of the first member."""
-    pids = team._client.run(os.getpid)
-    os.kill(pids[team._members[0].address], signal.SIGKILL)
+def kill(likelihood: ShardedLikelihood) -> None:
+    """Kill the worker of the first actor."""
+    pids = likelihood._client.run(os.getpid)
+    os.kill(pids[likelihood._actors[0].address], signal.SIGKILL)
 
 
 def test_draws_do_not_depend_on_the_number_of_workers(expected, sampled):
@@ -126,8 +126,8 @@ def test_the_only_worker_is_started_again(expected, sampled, at_evaluation):
 def test_draws_so_far_are_in_the_error_if_all_workers_are_gone(
     sampled, at_evaluation, monkeypatch, cluster
 ):
-    monkeypatch.setattr(team, "LONGEST_WAIT", 0.5)
-    at_evaluation(600, lambda team: cluster.scale(0) or team._client.retire_workers())
+    monkeypatch.setattr(sharded_likelihood, "LONGEST_WAIT", 0.5)
+    at_evaluation(600, lambda likelihood: cluster.scale(0) or likelihood._client.retire_workers())
     with pytest.raises(
         WorkersLostError, match=r"stopped after \d+ draws of each chain: .*no worker"
     ) as raised:

@@ -120,7 +120,7 @@ def by_size(rows):
 
 
 def test_density_is_equal_for_each_engine(source, in_memory, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 17_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 17_000)
     reduced, tables = without_tables(by_size(pymc_fastlogp.table(source)))
     assert tables["y"].rows.n_rows == N
     assert tables["y"].rows.n_cells == 3
@@ -278,7 +278,7 @@ def assert_expressions_are_cells(build, source, in_memory):
 
 @pytest.mark.parametrize("case", ROUNDED)
 def test_few_values_of_expressions_are_cells(case, relation, in_memory, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 50_000)
     assert_expressions_are_cells(partial(with_rounded, case), relation, in_memory)
 
 
@@ -315,7 +315,7 @@ def test_no_row_is_read_if_another_likelihood_is_refused(relation, monkeypatch):
 @pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
 def test_refuses_bad_values_in_any_batch(bad, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 50_000)
     x = [*np.random.default_rng(0).normal(size=130_000), bad, 1.0]
     table = pymc_fastlogp.table(pyarrow.table({"x": pyarrow.array(x, from_pandas=False)}))
     with pytest.raises(ValueError, match=r'^column "x" has (missing|NaN|infinite).*: drop or fill'):
@@ -332,9 +332,9 @@ def test_an_outcome_that_is_constant_in_many_rows_is_no_key():
 
 
 def test_refuses_expressions_that_are_not_finite_in_any_batch(monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 50_000)
     # The sample does not see the last row.
-    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.N_SCANNED", 100_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 100_000)
     x = np.random.default_rng(0).uniform(1, 2, size=130_000)
     x[-1] = 0
     table = pymc_fastlogp.table(pytest.importorskip("pyarrow").table({"x": x}))
@@ -356,7 +356,7 @@ def test_rows_with_expressions_that_are_not_finite_are_loaded():
 
 
 def test_rows_are_read_again_after_an_interrupt(relation, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 20_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 20_000)
     table = pymc_fastlogp.table(relation)
     calls = []
 
@@ -367,7 +367,7 @@ def test_rows_are_read_again_after_an_interrupt(relation, monkeypatch):
         return summarize(plan, values)
 
     with monkeypatch.context() as patched:
-        patched.setattr("pymc_fastlogp.tables.engine_table.summarize", interrupt)
+        patched.setattr("pymc_fastlogp.tables.summaries.summarize", interrupt)
         with pytest.raises(KeyboardInterrupt):
             summary_of(table, "zone", "noise", quadratic=["noise"])
     assert summary_of(table, "zone", "noise", quadratic=["noise"]).n_rows == N
@@ -375,9 +375,9 @@ def test_rows_are_read_again_after_an_interrupt(relation, monkeypatch):
 
 def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
     duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 50_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 50_000)
     # The sample sees few keys.
-    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.N_SCANNED", 100_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 100_000)
     frame = duckdb.sql(
         "SELECT CASE WHEN i < 100000 THEN i % 10 ELSE i END AS key, hash(i) / 1e19 AS x FROM range(300000) r(i)"
     )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.tables import engine_table, plan
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
 from pymc_fastlogp.tables.plan import Way, expected_cells
@@ -86,8 +85,8 @@ def sample_of(table, *names):
 
 @pytest.mark.parametrize("source_name", SOURCES)
 def test_a_sorted_table_is_read_as_any_other(source_name, sorted_source, monkeypatch):
-    for module in (engine_table, plan):
-        monkeypatch.setattr(module, "N_SAMPLE", N_SAMPLE)
+    for module in ("sample", "plan"):
+        monkeypatch.setattr(f"pymc_fastlogp.tables.{module}.N_SAMPLE", N_SAMPLE)
     table = pymc_fastlogp.table(sorted_source)
     read = [expression_of_column(column_of(table[x]), "float64") for x in ("night", "y")]
     assert table.plan(read, QuadraticIn("y")).way is Way.FACTORED
@@ -107,7 +106,7 @@ def test_few_rows_of_a_large_sorted_table_are_from_all_parts(
 ):
     if source_name == "dask":
         sorted_source = sorted_source.repartition(npartitions=24)
-    monkeypatch.setattr(engine_table, "N_SCANNED", 20_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
     sample = sample_of(pymc_fastlogp.table(sorted_source), "y", "age")
     n_rows = len(sample["y"])
     assert n_rows == 20_000
@@ -119,7 +118,7 @@ def test_few_rows_of_a_large_sorted_table_are_from_all_parts(
 def test_the_sample_of_other_large_tables_is_of_the_first_rows(
     source_name, sorted_source, monkeypatch
 ):
-    monkeypatch.setattr(engine_table, "N_SCANNED", 20_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
     sample = sample_of(pymc_fastlogp.table(sorted_source), "y")
     assert len(sample["y"]) == 20_000
     assert (sample["y"] == 0).all()

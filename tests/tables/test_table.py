@@ -87,7 +87,7 @@ def test_numbers_keep_their_values_in_other_dtypes(relation):
 
 
 def test_batches_have_all_rows(source, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.source.BATCH", 7000)
+    monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 7000)
     batches = [*source_of(source).batches(["zone", "noise"])]
     lengths = [len(x) for x in batches]
     assert sum(lengths) == N

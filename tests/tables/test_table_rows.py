@@ -10,6 +10,7 @@ import pytest
 import pymc_fastlogp
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.cells import AllRows
+from pymc_fastlogp.tables.summaries import distinct_rows
 from tests.tables.conftest import N, assert_equal_densities
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -306,13 +307,12 @@ def test_initial_values_and_checks_stay(relation):
 def test_distinct_rows_are_read_once(relation, monkeypatch):
     table = pymc_fastlogp.table(relation)
     asked = Counter()
-    grouped = type(table)._grouped
 
-    def count(self, frame, names, most):
+    def count(source, names, most):
         asked[tuple(names)] += 1
-        return grouped(self, frame, names, most)
+        return distinct_rows(source, names, most)
 
-    monkeypatch.setattr(type(table), "_grouped", count)
+    monkeypatch.setattr("pymc_fastlogp.tables.engine_table.distinct_rows", count)
     for _ in range(2):
         without_tables(poisson(table))
     assert asked == {("size",): 1, ("zone", "size", "night", "tips"): 1}

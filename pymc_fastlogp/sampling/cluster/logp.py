@@ -11,7 +11,7 @@ from pymc_fastlogp.compilation.loading import HAS_VALUES, LOGP_TYPE
 
 if TYPE_CHECKING:
     from pymc_fastlogp._upstream.nutpie_library import SampledModel
-    from pymc_fastlogp.sampling.cluster.team import Team
+    from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood
 
 # Seconds that an evaluation takes after an error, so that the sampler is stopped before its chains draw many times.
 PAUSE = 0.2
@@ -24,7 +24,7 @@ class LogpOnCluster:
     ----------
     model : SampledModel
         The model without the likelihood.
-    team : Team
+    likelihood : ShardedLikelihood
         The likelihood.
 
     Attributes
@@ -35,9 +35,9 @@ class LogpOnCluster:
         The error that ended the evaluations.
     """
 
-    def __init__(self, model: "SampledModel", team: "Team"):
+    def __init__(self, model: "SampledModel", likelihood: "ShardedLikelihood"):
         self.error: Exception | None = None
-        self._team = team
+        self._likelihood = likelihood
         self._prior, self._user_data = LOGP_TYPE(model.logp), model.user_data
         self._callback = LOGP_TYPE(self._evaluate)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
@@ -57,7 +57,7 @@ class LogpOnCluster:
             if self.error is not None:
                 time.sleep(PAUSE)
                 return RAISED
-            likelihood = self._team.evaluate(_array(x, n_dim).copy())
+            likelihood = self._likelihood.evaluate(_array(x, n_dim).copy())
         except Exception as error:
             self.error = error
             return RAISED

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pymc_fastlogp.models.table_rows import split_tables
+from pymc_fastlogp.models.row_likelihood import split_tables
 from pymc_fastlogp.sampling.by_nutpie import (
     LIBRARY_SETTINGS,
     LibraryModel,
@@ -14,7 +14,7 @@ from pymc_fastlogp.sampling.by_nutpie import (
 )
 from pymc_fastlogp.sampling.cluster.checks import check_environments, refuse
 from pymc_fastlogp.sampling.cluster.logp import LogpOnCluster
-from pymc_fastlogp.sampling.cluster.team import Team, with_draws
+from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood, with_draws
 from pymc_fastlogp.sampling.compile_model import compiled_record
 from pymc_fastlogp.sampling.threads import n_helpers
 
@@ -70,8 +70,8 @@ def sample_on_workers(
     check_environments(client)
     names, _, of_names = compiled.model.shape_info
     shapes = dict(zip(names[: len(split.model.free_RVs)], of_names))
-    with Team(client, split.likelihoods, shapes, threads) as team:
-        logp = LogpOnCluster(compiled.model, team)
+    with ShardedLikelihood(client, split.likelihoods, shapes, threads) as likelihood:
+        logp = LogpOnCluster(compiled.model, likelihood)
         try:
             idata = sample_compiled(split.model, compiled._replace(model=logp.model), arguments)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Actor of a worker: log likelihoods of parts of the rows, compiled where the rows are."""
+"""Actor of a worker: log likelihoods of partitions of the rows, compiled where the rows are."""
 
 import pickle
 from collections.abc import Container, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_fastlogp.sampling.compile_model import compile_pymc_model
-from pymc_fastlogp.tables.parts import FilePart
+from pymc_fastlogp.tables.partitions import FilePartition
 
 
 class Shards:
@@ -17,11 +17,11 @@ class Shards:
     Parameters
     ----------
     likelihoods : bytes
-        The pickled likelihoods, instances of :class:`~pymc_fastlogp.models.table_rows.LikelihoodOfRows`.
+        The pickled likelihoods, instances of :class:`~pymc_fastlogp.models.row_likelihood.RowLikelihood`.
     shapes : dict of str to tuple of int
         Shapes of the unconstrained parameters by name, in the order of a point.
-    parts : sequence of tuple
-        For each shard the position of its likelihood, and its rows: a part of files, or a frame in memory.
+    partitions : sequence of tuple
+        For each shard the position of its likelihood, and its rows: a partition of files, or a frame in memory.
     threads : int, optional
         Threads of an evaluation; by default those of the worker.
     """
@@ -30,7 +30,7 @@ class Shards:
         self,
         likelihoods: bytes,
         shapes: Mapping[str, tuple[int, ...]],
-        parts: Sequence[tuple[int, Any]],
+        partitions: Sequence[tuple[int, Any]],
         threads: int | None,
     ):
         from distributed import get_worker
@@ -39,9 +39,9 @@ class Shards:
             threads = get_worker().state.nthreads
         loaded = pickle.loads(likelihoods)
         self._shards = []
-        for k, part in parts:
+        for k, partition in partitions:
             read = {name: shape for name, shape in shapes.items() if name in loaded[k].parameters}
-            rows = part.load() if isinstance(part, FilePart) else part
+            rows = partition.load() if isinstance(partition, FilePartition) else partition
             # Freezing might change the order of the parameters, and there are no data to freeze.
             compiled = compile_pymc_model(
                 loaded[k].model(rows, read), freeze_model=False, threads=threads

@@ -1,4 +1,4 @@
-"""Shards on the workers of a Dask cluster, and the sum of their log likelihoods.
+"""Log likelihood of rows that are sharded over the workers of a Dask cluster.
 
 Each worker has an actor with consecutive shards. An evaluation sends the point to all actors and waits for all of them. Shards of an actor that is lost
 are built again on the workers that there are then, and are asked for the same point, so a sum never lacks a shard.
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pymc_fastlogp.sampling.cluster.shards import Shards
-from pymc_fastlogp.tables.parts import FilePart, FramePart
+from pymc_fastlogp.tables.partitions import FilePartition, FramePartition
 from pymc_fastlogp.tables.progress import reading
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from pymc_fastlogp.models.table_rows import LikelihoodOfRows
+    from pymc_fastlogp.models.row_likelihood import RowLikelihood
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -60,12 +60,12 @@ def with_draws(error: Exception, idata: "DataTree") -> Exception:
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """Actor of a worker.
+class ShardActor:
+    """Actor of a worker, and its shards.
 
     Attributes
     ----------
-    actor : distributed.Actor
+    proxy : distributed.Actor
         Proxy of :class:`~pymc_fastlogp.sampling.cluster.shards.Shards`.
     address : str
         Address of the worker.
@@ -73,19 +73,19 @@ class Member:
         Numbers of the shards.
     """
 
-    actor: Any
+    proxy: Any
     address: str
     shards: tuple[int, ...]
 
 
-class Team:
-    """Shards of likelihoods on the workers of a client, until the end of a block.
+class ShardedLikelihood:
+    """Sum of likelihoods whose rows are on the workers of a client, until the end of a block.
 
     Parameters
     ----------
     client : distributed.Client
         The client.
-    likelihoods : sequence of LikelihoodOfRows
+    likelihoods : sequence of RowLikelihood
         The likelihoods.
     shapes : dict of str to tuple of int
         Shapes of the unconstrained parameters by name, in the order of a point.
@@ -96,28 +96,28 @@ class Team:
     def __init__(
         self,
         client: Any,
-        likelihoods: "Sequence[LikelihoodOfRows]",
+        likelihoods: "Sequence[RowLikelihood]",
         shapes: Mapping[str, tuple[int, ...]],
         threads: int | None = None,
     ):
         import cloudpickle
 
         self._client, self._shapes, self._threads = client, shapes, threads
-        self._parts = [(k, part) for k, x in enumerate(likelihoods) for part in x.parts]
-        self._content: bytes = cloudpickle.dumps([replace(x, parts=()) for x in likelihoods])
-        self._members: tuple[Member, ...] = ()
+        self._partitions = [(k, x) for k, each in enumerate(likelihoods) for x in each.partitions]
+        self._content: bytes = cloudpickle.dumps([replace(x, partitions=()) for x in likelihoods])
+        self._actors: tuple[ShardActor, ...] = ()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        numbers = range(len(self._parts))
-        self._members = self._built(numbers, ())
-        counts = ", ".join(f"{len(x.shards)} on {x.address}" for x in self._members)
+        numbers = range(len(self._partitions))
+        self._actors = self._built(numbers, ())
+        counts = ", ".join(f"{len(x.shards)} on {x.address}" for x in self._actors)
         logger.info("%d shards of rows: %s", len(numbers), counts)
         return self
 
     def __exit__(self, *_: object) -> None:
         # Dask frees an actor without references.
-        self._members = ()
+        self._actors = ()
 
     def evaluate(self, point: np.ndarray) -> np.ndarray:
         """Return the log likelihood of all rows and its gradient, shape ``(1 + n_dim,)``.
@@ -127,8 +127,8 @@ class Team:
         WorkersLostError
             If there are no workers.
         """
-        values = np.empty((len(self._parts), 1 + len(point)))
-        asked: Sequence[Member] = self._members
+        values = np.empty((len(self._partitions), 1 + len(point)))
+        asked: Sequence[ShardActor] = self._actors
         for _ in range(MOST_LOSSES):
             lost = self._ask(asked, point, values)
             if not lost:
@@ -137,10 +137,10 @@ class Team:
         raise WorkersLostError(f"{MOST_LOSSES} workers in a row were lost at one evaluation.")
 
     def _ask(
-        self, members: Sequence[Member], point: np.ndarray, values: np.ndarray
-    ) -> list[Member]:
-        """Fill in the values of the shards of members, and return the members that are lost."""
-        pending = {x: _asked(x, point) for x in members}
+        self, actors: Sequence[ShardActor], point: np.ndarray, values: np.ndarray
+    ) -> list[ShardActor]:
+        """Fill in the values of the shards of actors, and return the actors that are lost."""
+        pending = {x: _asked(x, point) for x in actors}
         lost = []
         while pending:
             answers = self._call(self._client.sync, _answers, [*pending.values()], PATIENCE)
@@ -159,35 +159,35 @@ class Team:
                 del pending[x]
         return lost
 
-    def _replaced(self, lost: Sequence[Member]) -> list[Member]:
-        """Return members with the shards of those that are lost, which the first thread that asks builds."""
+    def _replaced(self, lost: Sequence[ShardActor]) -> list[ShardActor]:
+        """Return actors with the shards of those that are lost, which the first thread that asks builds."""
         with self._lock:
-            unreplaced = [x for x in lost if x in self._members]
+            unreplaced = [x for x in lost if x in self._actors]
             if unreplaced:
                 numbers = sorted(k for x in unreplaced for k in x.shards)
                 new = self._built(numbers, {x.address for x in unreplaced})
-                self._members = (*(x for x in self._members if x not in unreplaced), *new)
+                self._actors = (*(x for x in self._actors if x not in unreplaced), *new)
                 logger.warning(
                     "Lost the worker %s: its rows are now on %s.",
                     ", ".join(x.address for x in unreplaced),
                     ", ".join(x.address for x in new),
                 )
         numbers_lost = {k for x in lost for k in x.shards}
-        return [x for x in self._members if not numbers_lost.isdisjoint(x.shards)]
+        return [x for x in self._actors if not numbers_lost.isdisjoint(x.shards)]
 
-    def _built(self, numbers: Sequence[int], lost: Collection[str]) -> tuple[Member, ...]:
-        """Return new members with these shards, on workers other than those that are lost."""
-        members: list[Member] = []
+    def _built(self, numbers: Sequence[int], lost: Collection[str]) -> tuple[ShardActor, ...]:
+        """Return new actors with these shards, on workers other than those that are lost."""
+        actors: list[ShardActor] = []
         for _ in range(MOST_LOSSES):
             groups = _groups(numbers, self._workers(lost))
             futures = {address: self._submitted(x, address) for address, x in groups.items()}
             text = f"{len(futures)} workers read and compile"
             with reading(text, partial(_percent, [*futures.values()])):
-                built = {x: self._member(y, x, groups[x]) for x, y in futures.items()}
-            members += [x for x in built.values() if x is not None]
+                built = {x: self._actor(y, x, groups[x]) for x, y in futures.items()}
+            actors += [x for x in built.values() if x is not None]
             numbers = [k for x, y in built.items() if y is None for k in groups[x]]
             if not numbers:
-                return tuple(members)
+                return tuple(actors)
             lost = {*lost, *(x for x, y in built.items() if y is None)}
         raise WorkersLostError(f"{MOST_LOSSES} workers in a row were lost while they read rows.")
 
@@ -211,22 +211,24 @@ class Team:
 
     def _submitted(self, numbers: Iterable[int], address: str) -> Any:
         """Return the future of an actor, on a worker if that worker is still there, else on another."""
-        parts = [(k, self._placed(part, address)) for k, part in (self._parts[i] for i in numbers)]
+        partitions = [
+            (k, self._placed(x, address)) for k, x in (self._partitions[i] for i in numbers)
+        ]
         place = {"workers": [address], "allow_other_workers": True}
-        arguments = self._content, self._shapes, parts, self._threads
+        arguments = self._content, self._shapes, partitions, self._threads
         return self._call(self._client.submit, Shards, *arguments, actor=True, pure=False, **place)
 
-    def _placed(self, part: Any, address: str) -> Any:
-        """Return rows as an argument of a task: the place of files, or a future of a frame."""
-        match part:
-            case FilePart():
-                return part
-            case FramePart():
-                return self._client.scatter(part.load(), workers=[address], hash=False)
-        return self._client.compute(part)
+    def _placed(self, partition: Any, address: str) -> Any:
+        """Return rows as an argument of a task: a partition of files, or a future of a frame."""
+        match partition:
+            case FilePartition():
+                return partition
+            case FramePartition():
+                return self._client.scatter(partition.load(), workers=[address], hash=False)
+        return self._client.compute(partition)
 
-    def _member(self, future: Any, address: str, numbers: Sequence[int]) -> Member | None:
-        """Return the member of an actor; None if its worker was lost.
+    def _actor(self, future: Any, address: str, numbers: Sequence[int]) -> ShardActor | None:
+        """Return the actor of a future; None if its worker was lost.
 
         Raises
         ------
@@ -250,8 +252,8 @@ class Team:
             return None
         # The proxy in the future's result belongs to the client of this process that was made last.
         with self._client.as_current():
-            actor = Actor(Shards, addresses[0], future.key)
-        return Member(actor, addresses[0], tuple(numbers))
+            proxy = Actor(Shards, addresses[0], future.key)
+        return ShardActor(proxy, addresses[0], tuple(numbers))
 
     def _call(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """Call a method of the client, whose scheduler may be gone."""
@@ -261,10 +263,10 @@ class Team:
             raise WorkersLostError(f"the scheduler does not answer: {error}") from error
 
 
-def _asked(member: Member, point: np.ndarray) -> Any:
-    """Return the future of the values of a member, or the exception if the actor is known to be lost."""
+def _asked(actor: ShardActor, point: np.ndarray) -> Any:
+    """Return the future of the values of an actor, or the exception if the actor is known to be lost."""
     try:
-        return member.actor.evaluate(point)
+        return actor.proxy.evaluate(point)
     except RuntimeError as error:
         return error
 

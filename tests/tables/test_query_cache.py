@@ -13,8 +13,8 @@ import pymc_fastlogp
 from pymc_fastlogp import file_cache
 from pymc_fastlogp.models.table_rows import RowsRead, without_tables
 from pymc_fastlogp.tables.cells import AllRows, Cells
-from pymc_fastlogp.tables.disk import PREFIX, arrays_of, summary_of
 from pymc_fastlogp.tables.factors import Factors
+from pymc_fastlogp.tables.query_cache import PREFIX, arrays_of, summary_of
 from pymc_fastlogp.tables.source import Source
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -244,8 +244,8 @@ def test_summaries_are_those_of_their_arrays(case):
     again.merge(again)
 
 
-def test_large_parts_are_not_stored(folder, relation, monkeypatch):
-    monkeypatch.setattr("pymc_fastlogp.tables.disk.LARGEST", 100)
+def test_large_results_are_not_stored(folder, relation, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.query_cache.LARGEST", 100)
     rows_of(pymc_fastlogp.table(relation.limit(300).df(), key="rides"))
     assert not [x for x in stored(folder) if x.stat().st_size > 1000]
 

@@ -1,4 +1,4 @@
-"""Parts of a table: all rows, in order, whatever the engine."""
+"""Partitions of a table: all rows, in order, whatever the engine."""
 
 import pickle
 
@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.tables import parts
+from pymc_fastlogp.tables import partitions
 from pymc_fastlogp.tables.columns import column_of
-from pymc_fastlogp.tables.parts import FilePart
+from pymc_fastlogp.tables.partitions import FilePartition
 
 N = 1000
 FRAME = pd.DataFrame(
@@ -23,9 +23,9 @@ CODES = (FRAME["size"] == "small").to_numpy().astype(np.int64)
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch, engines):
-    monkeypatch.setattr(parts, "MOST_ROWS", 150)
-    monkeypatch.setattr(parts, "FEWEST_PARTS", 1)
+def small_partitions(monkeypatch, engines):
+    monkeypatch.setattr(partitions, "MOST_ROWS", 150)
+    monkeypatch.setattr(partitions, "FEWEST_PARTITIONS", 1)
 
 
 def duckdb_relation(folder):
@@ -80,20 +80,20 @@ SOURCES = [
 ]
 
 
-def loaded(part):
-    return part.load() if hasattr(part, "load") else part.compute()
+def loaded(partition):
+    return partition.load() if hasattr(partition, "load") else partition.compute()
 
 
 def read(table):
-    """Return the values of the columns in all parts, read as another process reads them."""
+    """Return the values of the columns in all partitions, read as another process reads them."""
     columns = [column_of(table[name]) for name in ("i", "size", "x")]
     reader = pickle.loads(pickle.dumps(table.reader(columns)))
-    values = [reader.values(loaded(part)) for part in table.parts(columns)]
+    values = [reader.values(loaded(partition)) for partition in table.partitions(columns)]
     return [np.concatenate(x) for x in zip(*values)]
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_parts_have_all_rows_in_order(source, tmp_path):
+def test_partitions_have_all_rows_in_order(source, tmp_path):
     i, size, x = read(pymc_fastlogp.table(source(tmp_path)))
     assert i.tolist() == FRAME["i"].tolist()
     assert size.tolist() == CODES.tolist()
@@ -101,16 +101,16 @@ def test_parts_have_all_rows_in_order(source, tmp_path):
 
 
 @pytest.mark.parametrize("source", [pandas_frame, parquet_files])
-def test_parts_have_the_rows_that_were_added(source, tmp_path):
+def test_partitions_have_the_rows_that_were_added(source, tmp_path):
     table = pymc_fastlogp.table(source(tmp_path))
     table.update(FRAME)
     i, *_ = read(table)
     assert i.tolist() == [*FRAME["i"], *FRAME["i"]]
 
 
-def test_parts_of_files_name_the_files_that_have_their_rows(tmp_path):
+def test_partitions_of_files_name_the_files_that_have_their_rows(tmp_path):
     table = pymc_fastlogp.table(parquet_files(tmp_path))
-    found = table.parts([column_of(table["x"])])
+    found = table.partitions([column_of(table["x"])])
     assert [[path[-9] for path, *_ in x.files] for x in found] == [
         ["0", "1"],
         ["1"],
@@ -121,14 +121,14 @@ def test_parts_of_files_name_the_files_that_have_their_rows(tmp_path):
 
 
 def test_bounds_depend_on_the_number_of_rows_alone(monkeypatch):
-    monkeypatch.setattr(parts, "MOST_ROWS", 100)
-    monkeypatch.setattr(parts, "FEWEST_PARTS", 12)
-    assert parts._bounds(24) == [(2 * k, 2) for k in range(12)]
-    assert parts._bounds(2500)[-1] == (2400, 100)
-    assert parts._bounds(5) == [(k, 1) for k in range(5)]
+    monkeypatch.setattr(partitions, "MOST_ROWS", 100)
+    monkeypatch.setattr(partitions, "FEWEST_PARTITIONS", 12)
+    assert partitions._bounds(24) == [(2 * k, 2) for k in range(12)]
+    assert partitions._bounds(2500)[-1] == (2400, 100)
+    assert partitions._bounds(5) == [(k, 1) for k in range(5)]
 
 
 def test_a_file_that_a_process_does_not_see_is_named(tmp_path):
-    part = FilePart("*.parquet", ((str(tmp_path / "a.parquet"), 1, 0),), ("x",), 0, 1)
+    partition = FilePartition("*.parquet", ((str(tmp_path / "a.parquet"), 1, 0),), ("x",), 0, 1)
     with pytest.raises(FileNotFoundError, match=r"a\.parquet is missing or differs on"):
-        part.load()
+        partition.load()

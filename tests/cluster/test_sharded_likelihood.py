@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
-from pymc_fastlogp.models.table_rows import split_tables
-from pymc_fastlogp.sampling.cluster import team
-from pymc_fastlogp.sampling.cluster.team import Team, WorkersLostError, _groups
+from pymc_fastlogp.models.row_likelihood import split_tables
+from pymc_fastlogp.sampling.cluster import sharded_likelihood
+from pymc_fastlogp.sampling.cluster.sharded_likelihood import (
+    ShardedLikelihood,
+    WorkersLostError,
+    _groups,
+)
 from tests.cluster.conftest import logit
 
-pytestmark = pytest.mark.usefixtures("few_parts")
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 POINT = np.linspace(-1, 1, 6)
 SHAPES = {"tau_log__": (), "a": (4,), "b": ()}
@@ -41,44 +45,44 @@ def likelihoods(table):
     return split_tables(logit(table)).likelihoods
 
 
-def with_actor(members, **changes):
-    """Exchange the actor of the first member."""
-    return (replace(members[0], **changes), *members[1:])
+def with_actor(actors, **changes):
+    """Exchange the proxy of the first actor."""
+    return (replace(actors[0], **changes), *actors[1:])
 
 
 def test_a_worker_that_dask_has_removed_is_replaced_though_it_is_silent(
     here, likelihoods, monkeypatch
 ):
-    monkeypatch.setattr(team, "PATIENCE", 0.1)
-    with Team(here, likelihoods, SHAPES, 1) as shards:
+    monkeypatch.setattr(sharded_likelihood, "PATIENCE", 0.1)
+    with ShardedLikelihood(here, likelihoods, SHAPES, 1) as shards:
         expected = shards.evaluate(POINT)
-        shards._members = with_actor(shards._members, actor=Silent(), address="tcp://gone")
+        shards._actors = with_actor(shards._actors, proxy=Silent(), address="tcp://gone")
         assert shards.evaluate(POINT).tobytes() == expected.tobytes()
-        assert all(not isinstance(x.actor, Silent) for x in shards._members)
+        assert all(not isinstance(x.proxy, Silent) for x in shards._actors)
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), RuntimeError("lost"), KeyError("Shards-1")])
 def test_a_lost_actor_is_replaced_on_another_worker(here, likelihoods, error):
-    with Team(here, likelihoods, SHAPES, 1) as shards:
+    with ShardedLikelihood(here, likelihoods, SHAPES, 1) as shards:
         expected = shards.evaluate(POINT)
-        lost = shards._members[0].address
-        shards._members = with_actor(shards._members, actor=Raising(error))
+        lost = shards._actors[0].address
+        shards._actors = with_actor(shards._actors, proxy=Raising(error))
         assert shards.evaluate(POINT).tobytes() == expected.tobytes()
-        assert lost not in {x.address for x in shards._members}
+        assert lost not in {x.address for x in shards._actors}
 
 
 def test_an_error_of_an_evaluation_is_raised(here, likelihoods):
-    with Team(here, likelihoods, SHAPES, 1) as shards:
-        shards._members = with_actor(shards._members, actor=Raising(MemoryError("full")))
+    with ShardedLikelihood(here, likelihoods, SHAPES, 1) as shards:
+        shards._actors = with_actor(shards._actors, proxy=Raising(MemoryError("full")))
         with pytest.raises(MemoryError, match="full"):
             shards.evaluate(POINT)
 
 
 def test_workers_that_are_lost_again_and_again_end_an_evaluation(here, likelihoods, monkeypatch):
-    with Team(here, likelihoods, SHAPES, 1) as shards:
-        members = with_actor(shards._members, actor=Raising(OSError("closed")))
-        shards._members = members
-        monkeypatch.setattr(shards, "_built", lambda numbers, lost: members[:1])
+    with ShardedLikelihood(here, likelihoods, SHAPES, 1) as shards:
+        actors = with_actor(shards._actors, proxy=Raising(OSError("closed")))
+        shards._actors = actors
+        monkeypatch.setattr(shards, "_built", lambda numbers, lost: actors[:1])
         with pytest.raises(WorkersLostError, match="in a row were lost at one evaluation"):
             shards.evaluate(POINT)
 
@@ -88,10 +92,10 @@ def test_a_client_that_is_not_the_current_one(distributed, here, likelihoods):
     with (
         distributed.LocalCluster(n_workers=1, **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-        Team(client, likelihoods, SHAPES, 1) as shards,
+        ShardedLikelihood(client, likelihoods, SHAPES, 1) as shards,
     ):
         found = shards.evaluate(POINT)
-    with Team(here, likelihoods, SHAPES, 1) as shards:
+    with ShardedLikelihood(here, likelihoods, SHAPES, 1) as shards:
         assert shards.evaluate(POINT).tobytes() == found.tobytes()
 
 
@@ -101,8 +105,11 @@ def test_partitions_of_dask_are_shards(here, table):
     partitions = dask.from_pandas(frame, npartitions=3, sort=False)
     expected = split_tables(logit(table)).likelihoods
     found = split_tables(logit(pymc_fastlogp.table(partitions))).likelihoods
-    with Team(here, expected, SHAPES, 1) as a, Team(here, found, SHAPES, 1) as b:
-        assert len(b._parts) == 3
+    with (
+        ShardedLikelihood(here, expected, SHAPES, 1) as a,
+        ShardedLikelihood(here, found, SHAPES, 1) as b,
+    ):
+        assert len(b._partitions) == 3
         assert a.evaluate(POINT).tobytes() == b.evaluate(POINT).tobytes()
 
 

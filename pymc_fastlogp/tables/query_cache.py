@@ -1,13 +1,13 @@
-"""Parts of a table on disk: levels, first rows and distinct rows, which a later process finds in place of reading the table.
+"""Results of the queries of a table on disk: levels, first rows and summaries, which a later process finds in place of reading the table.
 
-The key of a part is a hash of
+The key of a result is a hash of
 
 - the source: path, size and time of change of each local file, the key that the user gave, and the length of a frame in memory;
 - names and dtypes of the columns of the table, and the dtype of floats;
 - for rows that were added to a table, the key of that table, whose levels their codes refer to;
-- the part, such as the columns of the distinct rows.
+- the query, such as the columns of the distinct rows.
 
-Parts of a source without local files and without a key are not stored. A file holds arrays, no Python objects, and a file that is
+Results from a source without local files and without a key are not stored. A file holds arrays, no Python objects, and a file that is
 damaged or not complete counts as missing, see :mod:`pymc_fastlogp.file_cache`.
 """
 
@@ -28,11 +28,11 @@ from pymc_fastlogp.tables.factors import Factors
 from pymc_fastlogp.tables.source import Source
 
 PREFIX = "pymc_fastlogp.table."
-# Number of the format of parts, and of the arithmetic of summaries: files with another number are not found.
+# Number of the format of files, and of the arithmetic of summaries: files with another number are not found.
 FORMAT = 2
-# Bytes of all parts.
+# Bytes of all results.
 LIMIT = 512 * 2**20
-# Larger parts are not stored: a few of them would evict all others.
+# Larger results are not stored: a few of them would evict all others.
 LARGEST = LIMIT // 4
 
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (AllRows, Cells, Factors)}
@@ -40,14 +40,14 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in (AllRows, Cells, Factor
 logger = logging.getLogger("pymc_fastlogp")
 
 
-def summary_files() -> BoundedFiles | None:
-    """Return the files of parts of tables, None if the cache is disabled."""
+def files() -> BoundedFiles | None:
+    """Return the files of the cache, None if the cache is disabled."""
     folder = cache_folder()
     return None if folder is None else BoundedFiles(folder, PREFIX, LIMIT)
 
 
-class StoredParts:
-    """Parts of one table on disk.
+class QueryCache:
+    """Results of the queries of one table on disk.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class StoredParts:
         The rows.
     schema : mapping of str to dtype
         Columns of the table.
-    extends : StoredParts, optional
-        Parts of the table whose levels the codes of this table are positions of.
+    extends : QueryCache, optional
+        Cache of the table whose levels the codes of this table are positions of.
     """
 
     def __init__(
-        self, source: Source, schema: Mapping[str, Any], extends: "StoredParts | None" = None
+        self, source: Source, schema: Mapping[str, Any], extends: "QueryCache | None" = None
     ):
         columns = [(name, str(dtype)) for name, dtype in schema.items()]
         above = None if extends is None else extends._identity
@@ -70,44 +70,46 @@ class StoredParts:
             known if is_known and (extends is None or above is not None) else None
         )
 
-    def read(self, *part: Any) -> dict[str, np.ndarray] | None:
-        """Return the arrays of a part, None if they are not on disk."""
-        files = summary_files()
-        if files is None or self._identity is None:
+    def read(self, *query: Any) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a result, None if they are not on disk."""
+        cache = files()
+        if cache is None or self._identity is None:
             return None
-        content = files.read(self._name(part))
+        content = cache.read(self._name(query))
         if content is None:
             return None
         try:
             with np.load(BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
         except Exception as error:  # NumPy raises errors of its own, of zipfile and of zlib
-            logger.info("a part of a table on disk is not readable and is read again: %s", error)
+            logger.info(
+                "a table is read again, since its file in the cache is not readable: %s", error
+            )
             return None
 
-    def write(self, arrays: Mapping[str, np.ndarray], *part: Any) -> None:
-        """Write the arrays of a part, if the source has a key and the cache is enabled."""
-        files = summary_files()
-        if files is None or self._identity is None:
+    def write(self, arrays: Mapping[str, np.ndarray], *query: Any) -> None:
+        """Write the arrays of a result, if the source has a key and the cache is enabled."""
+        cache = files()
+        if cache is None or self._identity is None:
             return
         n_bytes = sum(x.nbytes for x in arrays.values())
         if n_bytes > LARGEST:
-            logger.info("a part of a table is not stored on disk: it has %d bytes", n_bytes)
+            logger.info("a result of a table is not stored on disk: it has %d bytes", n_bytes)
             return
         buffer = BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
-        error = files.write(self._name(part), buffer.getvalue())
+        error = cache.write(self._name(query), buffer.getvalue())
         if error is not None:
             logger.warning(
                 "the distinct rows of a table were not stored in %s, so that the next process reads the table again: %s;"
                 " free some space, or name another folder by %s.",
-                files.folder,
+                cache.folder,
                 error.strerror or error,
                 ENVIRONMENT_VARIABLE,
             )
 
-    def _name(self, part: tuple[Any, ...]) -> str:
-        content = json.dumps([self._identity, part])
+    def _name(self, query: tuple[Any, ...]) -> str:
+        content = json.dumps([self._identity, query])
         return PREFIX + sha256(content.encode()).hexdigest()
 
 

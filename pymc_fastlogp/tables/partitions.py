@@ -1,6 +1,6 @@
-"""Parts of a source of rows that other processes read: consecutive rows, or partitions of Dask.
+"""Partitions of a source for other processes: consecutive rows, or partitions of Dask.
 
-The bounds of parts depend on the rows alone, not on the processes that read them.
+The bounds of partitions depend on the rows alone, not on the processes that read them.
 """
 
 import os
@@ -10,15 +10,16 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from pymc_fastlogp._upstream.duckdb import in_memory
+from pymc_fastlogp.tables.batches import is_lazy
 from pymc_fastlogp.tables.source import Source, source_of_files
 
-# Rows of a part: a worker takes seconds to read and to compile a part, and milliseconds to evaluate it.
+# A worker takes seconds to read and to compile so many rows, and milliseconds to evaluate them.
 MOST_ROWS = 1_000_000
-# Parts of a small source: 1, 2, 3, 4, 6 and 12 workers get equally many.
-FEWEST_PARTS = 12
+# Partitions of a small source: 1, 2, 3, 4, 6 and 12 workers get equally many.
+FEWEST_PARTITIONS = 12
 
 
-class FilePart(NamedTuple):
+class FilePartition(NamedTuple):
     """Consecutive rows of files that all processes see.
 
     Attributes
@@ -58,7 +59,7 @@ class FilePart(NamedTuple):
             return in_memory(rows)
 
 
-class FramePart(NamedTuple):
+class FramePartition(NamedTuple):
     """Consecutive rows of a frame of this process, which may be lazy."""
 
     source: Source
@@ -69,15 +70,15 @@ class FramePart(NamedTuple):
         return self.source.collect(self.frame).to_native()
 
 
-def parts_of(source: Source, names: Sequence[str], n_rows: int) -> list[Any]:
-    """Return all rows of some columns as parts: :class:`FilePart`, :class:`FramePart`, or Dask frames of one partition."""
+def partitions_of(source: Source, names: Sequence[str], n_rows: int) -> list[Any]:
+    """Return all rows of some columns: :class:`FilePartition`, :class:`FramePartition`, or Dask frames of one partition."""
     import narwhals.stable.v2 as nw
 
     if source.pattern:
-        return [*_file_parts(source, tuple(names), n_rows)]
+        return [*_of_files(source, tuple(names), n_rows)]
     frame = source.frame.select(names)
     native = frame.to_native()
-    match str(frame.implementation), hasattr(frame, "collect"):
+    match str(frame.implementation), is_lazy(frame):
         case "dask", _:
             return [native.partitions[k] for k in range(native.npartitions)]
         case "duckdb", _:
@@ -86,31 +87,21 @@ def parts_of(source: Source, names: Sequence[str], n_rows: int) -> list[Any]:
             frames = [nw.from_native(native.slice(begin, n)) for begin, n in _bounds(n_rows)]
         case _:
             frames = [frame[begin : begin + n] for begin, n in _bounds(n_rows)]
-    return [FramePart(source, x) for x in frames]
+    return [FramePartition(source, x) for x in frames]
 
 
-def _file_parts(source: Source, names: tuple[str, ...], n_rows: int) -> Iterator[FilePart]:
-    """Yield parts that name the files in which their rows are, as far as the engine knows without reading them."""
-    of_files = _rows_of_files(source) or [n_rows]
-    ends = [*accumulate(of_files)]
+def _of_files(source: Source, names: tuple[str, ...], n_rows: int) -> Iterator[FilePartition]:
+    """Yield partitions that name the files in which their rows are, as far as the engine knows without reading them."""
+    counts = source.rows_of_files() or [n_rows]
+    ends = [*accumulate(counts)]
     for begin, n in _bounds(n_rows):
-        inside = [k for k, end in enumerate(ends) if end > begin and end - of_files[k] < begin + n]
-        first = ends[inside[0]] - of_files[inside[0]]
+        inside = [k for k, end in enumerate(ends) if end > begin and end - counts[k] < begin + n]
+        first = ends[inside[0]] - counts[inside[0]]
         files = source.files if len(ends) == 1 else tuple(source.files[k] for k in inside)
-        yield FilePart(source.pattern, files, names, begin - first, n)
-
-
-def _rows_of_files(source: Source) -> list[int]:
-    """Return the numbers of rows of local Parquet files, an empty list for others."""
-    paths = [path for path, *_ in source.files]
-    if not paths or not paths[0].endswith((".parquet", ".pq")):
-        return []
-    query = "SELECT file_name, num_rows FROM parquet_file_metadata($1)"
-    of_paths = dict(source.connection.execute(query, [paths]).fetchall())
-    return [of_paths[path] for path in paths]
+        yield FilePartition(source.pattern, files, names, begin - first, n)
 
 
 def _bounds(n_rows: int) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of each part."""
-    size = min(MOST_ROWS, -(-n_rows // FEWEST_PARTS))
+    """Return the first row and the number of rows of each partition."""
+    size = min(MOST_ROWS, -(-n_rows // FEWEST_PARTITIONS))
     return [(begin, min(size, n_rows - begin)) for begin in range(0, n_rows, size)]

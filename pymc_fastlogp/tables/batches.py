@@ -1,0 +1,111 @@
+"""Rows of an engine as frames in memory, a batch at a time."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+# Most rows of a batch: few merges, and arrays that stay in the cache of the processor.
+BATCH = 500_000
+
+
+def is_lazy(frame: Any) -> bool:
+    """Return whether a narwhals frame has its rows in an engine, not in memory."""
+    return hasattr(frame, "collect")
+
+
+def batches_of(frames: Iterable[Any]) -> Iterator[Any]:
+    """Yield frames in memory as narwhals DataFrames of at most :data:`BATCH` rows."""
+    import narwhals.stable.v2 as nw
+
+    for frame in frames:
+        rows = nw.from_native(frame, eager_only=True)
+        for begin in range(0, len(rows), BATCH):
+            yield rows[begin : begin + BATCH]
+
+
+def frames_of(frame: Any, connection: Any) -> Iterator[Any]:
+    """Yield the rows of a narwhals frame as frames in memory, one at a time.
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame or narwhals.LazyFrame
+        The rows.
+    connection : duckdb.DuckDBPyConnection, optional
+        Connection of DuckDB, if known.
+    """
+    native = frame.to_native()
+    match str(frame.implementation), is_lazy(frame):
+        case "duckdb", _:
+            yield from frames_of_duckdb(native, connection)
+        case "polars", True:
+            yield from native.collect_batches(chunk_size=BATCH)
+        case "dask", _:
+            for partition in native.partitions:
+                yield partition.compute()
+        case "pyspark" | "pyspark[connect]", _:
+            yield from _frames_of_spark(native)
+        case "ibis", _:
+            import pyarrow
+
+            for batch in native.to_pyarrow_batches(chunk_size=BATCH):
+                yield pyarrow.Table.from_batches([batch])
+        case _:
+            yield native
+
+
+def frames_of_duckdb(relation: Any, connection: Any) -> Iterator[Any]:
+    """Yield the rows of a relation as PyArrow tables."""
+    import pyarrow
+
+    with interruptible(lambda: relation.to_arrow_reader(BATCH), connection) as reader:
+        while (batch := interruptible(partial(next, reader, None), connection)) is not None:
+            yield pyarrow.Table.from_batches([batch])
+
+
+def random_partitions(frame: Any, most: int) -> Iterator[Any]:
+    """Yield partitions of a Dask frame in random order, the last one cut, until there are ``most`` rows."""
+    for k in np.random.default_rng(0).permutation(frame.npartitions):
+        rows = frame.partitions[int(k)].compute().head(most)
+        yield rows
+        most -= len(rows)
+        if not most:
+            return
+
+
+def interruptible[T](query: Callable[[], T], connection: Any) -> T:
+    """Run a query of DuckDB, so that Ctrl-C ends it: DuckDB does not look for signals while only its own threads work."""
+    if connection is None:
+        return query()
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(query)
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            while not result.done():  # the query may not have started
+                connection.interrupt()
+                wait([result], timeout=0.1)
+            raise
+
+
+def _frames_of_spark(frame: Any) -> Iterator[Any]:
+    """Yield the rows of a Spark frame, a partition at a time, which workers encode as Arrow."""
+    import pyarrow
+
+    def encoded(batches: Iterator[Any]) -> Iterator[Any]:
+        # A nested function is pickled by value, so that workers need PyArrow alone.
+        from itertools import batched
+
+        import pyarrow
+
+        for some in batched(batches, 50):
+            sink = pyarrow.BufferOutputStream()
+            with pyarrow.ipc.new_stream(sink, some[0].schema) as stream:
+                for batch in some:
+                    stream.write_batch(batch)
+            yield pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+    for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator():
+        yield pyarrow.ipc.open_stream(row["rows"]).read_all()
