@@ -9,6 +9,7 @@ from llvmlite import ir
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
+import pymc_fastlogp
 from benchmarks.compile_time.rows import MODELS, data_bytes
 from benchmarks.machine import process_memory
 from pymc_fastlogp.benchmarking.run import compile_model
@@ -42,6 +43,20 @@ def test_peak_memory_is_bounded(name, monkeypatch):
     monkeypatch.setattr(keys, "SAMPLE", keys.SAMPLE * ROWS // 10_000_000)
     on, off = peak_share(name, "on"), peak_share(name, "off")
     assert on <= max(3, off + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MODELS])
+def test_distinct_rows_take_little_memory_beside_the_data(name):
+    pymc_fastlogp.compile_pymc_model(MODELS[name](1000))  # what is kept once for all models
+    model = MODELS[name](ROWS)
+    gc.collect()
+    tracemalloc.start()
+    pymc_fastlogp.compile_pymc_model(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # One batch of rows takes 30 MB or less.
+    assert peak < 1.5 * data_bytes(model) + 30e6
 
 
 def test_row_analysis_takes_less_memory_than_the_rows():

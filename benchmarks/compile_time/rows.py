@@ -1,13 +1,15 @@
 """Memory and time of compilation for many rows.
 
-For each model and side, a process builds the model, compiles it by ``nutpie.compile_pymc_model(model, freeze_model=True)``, and reports the peak of
-its memory above the memory that it held before, which includes the data, relative to the bytes of the data. A model of a thousand rows is
+For each model and side, a process builds the model, compiles it, and reports the peak of its memory above the memory that it held before, which
+includes the data, relative to the bytes of the data. The sides "off" and "on" compile by ``nutpie.compile_pymc_model(model, freeze_model=True)``,
+"sample" by :func:`pymc_fastlogp.compile_pymc_model`. A model of a thousand rows is
 compiled first, so that libraries and the caches of compilers do not count. Linux only: other systems cannot reset a peak.
 """
 
 import argparse
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from rich.progress import track
 from rich.table import Table
 
+import pymc_fastlogp
 from benchmarks import data
 from benchmarks.fresh_process import call
 from benchmarks.machine import process_memory
@@ -24,6 +27,7 @@ from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.run import compile_model
 
 ROWS, WARM_UP_ROWS, GROUPS = 10_000_000, 1_000, 200
+SIDES = "off", "on", "sample"
 
 
 def counts(rows: int) -> pm.Model:
@@ -58,7 +62,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
     columns = ("model", "side", "data, MB", "peak / data", "seconds")
     table = Table(*columns, title=f"{arguments.rows} rows")
     for name in track(arguments.models):
-        for side in ("off", "on"):
+        for side in SIDES:
             size, peak, seconds = call(measure, name, arguments.rows, side)
             table.add_row(name, side, f"{size / 1e6:.0f}", f"{peak / size:.2f}", f"{seconds:.1f}")
     yield table
@@ -66,12 +70,15 @@ def tables(arguments: argparse.Namespace) -> Iterator[Table]:
 
 def measure(name: str, rows: int, side: str) -> tuple[int, int, float]:
     """Return the bytes of a model's data, the peak above the memory before, and the seconds."""
-    compile_model(MODELS[name](WARM_UP_ROWS), side)
+    compiled = {"sample": pymc_fastlogp.compile_pymc_model}.get(
+        side, partial(compile_model, side=side)
+    )
+    compiled(MODELS[name](WARM_UP_ROWS))
     model = MODELS[name](rows)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, start = process_memory("VmRSS"), seconds_now()
-    compile_model(model, side)
+    compiled(model)
     seconds = seconds_now() - start
     return data_bytes(model), process_memory("VmHWM") - before, seconds
 

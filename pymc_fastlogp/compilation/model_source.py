@@ -15,6 +15,7 @@ from pymc.pytensorf import find_rng_nodes, reseed_rngs
 from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_fastlogp.compilation import interpreter
+from pymc_fastlogp.models.array_rows import with_distinct_rows
 from pymc_fastlogp.models.compile_lock import compile_lock
 from pymc_fastlogp.models.freeze import frozen_copy
 
@@ -60,7 +61,7 @@ class ModelSource:
     @cached_property
     def model(self) -> "pm.Model":
         """The model, frozen if requested."""
-        return frozen_copy(self._given) if self._is_frozen else self._given
+        return frozen_copy(with_distinct_rows(self._given)) if self._is_frozen else self._given
 
     def freeze(self) -> None:
         """Freeze the model now, before its data can change."""

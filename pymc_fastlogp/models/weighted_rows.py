@@ -88,28 +88,36 @@ def replace_likelihood(
     counts : ndarray, optional
         Weights of the new rows; by default each counts once.
     """
-    name = factor.name
     known: dict[Variable, Variable] = {x: pt.constant(value) for x, value in values.items()}
     weights = None
     if counts is not None:  # so that draws come with the weights
-        weights = pt.constant(counts.astype(config.floatX), name=f"{name}_n_rows")
+        weights = pt.constant(counts.astype(config.floatX), name=f"{factor.name}_n_rows")
         model.data_vars.append(weights)
         model.add_named_variable(weights)
-    del model.named_vars[name]
     if factor in model.potentials:
         [new] = rebuilt([factor], known)
-        new = new if weights is None else weighted(new, weights, axis)
+        exchange_likelihood(model, factor, new if weights is None else weighted(new, weights, axis))
+        return
+    new, value = rebuilt([factor, model.rvs_to_values[factor]], known)
+    [folded] = constant_fold([value])
+    value = pt.constant(np.asarray(folded), name=factor.name)
+    new = new if weights is None else WeightedRows(axis)(new, weights)
+    exchange_likelihood(model, factor, new, value)
+
+
+def exchange_likelihood(
+    model: pm.Model, factor: Any, new: Any, value: Variable | None = None
+) -> None:
+    """Exchange a potential, or with ``value`` an observed variable, for another of the same name without dims, in place."""
+    del model.named_vars[factor.name]
+    model.named_vars_to_dims.pop(factor.name, None)
+    new.name = factor.name
+    if value is None:
         _exchange(model.potentials, factor, new)
     else:
-        new, value = rebuilt([factor, model.rvs_to_values[factor]], known)
-        new = new if weights is None else WeightedRows(axis)(new, weights)
         _forget_value(model, factor)
         _exchange(model.observed_RVs, factor, new)
-        new.name = name
-        [folded] = constant_fold([value])
-        value = pt.constant(np.asarray(folded), name=name)
         model.create_value_var(new, transform=None, default_transform=None, value_var=value)
-    new.name = name
     model.add_named_variable(new)
 
 

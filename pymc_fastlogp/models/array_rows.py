@@ -1,0 +1,180 @@
+r"""Replace the likelihoods over long arrays in memory by likelihoods over their distinct rows, before PyMC and PyTensor compute with all rows.
+
+The rules about rows merge rows, too, but in a rewritten graph. By then PyTensor has folded constants, and holds several arrays of the length of the
+data. Here the arrays are a table, which :mod:`pymc_fastlogp.models.table_likelihood` reduces batch by batch.
+
+A model stays as it is if one of its likelihoods reads long arrays in another way than row by row, or if its rows hardly repeat.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+
+from pymc_fastlogp._upstream.pymc_dispatch import SymbolicRandomVariable
+from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
+from pymc_fastlogp.models.table_likelihood import TableLikelihood, graphs_of
+from pymc_fastlogp.tables.cells import Summary
+from pymc_fastlogp.tables.columns import Column, placeholder
+from pymc_fastlogp.tables.expressions import Expression, expression_of_column
+from pymc_fastlogp.tables.plan import Density, Plan, Way, plan_of, summarize
+from pymc_fastlogp.tables.sample import N_SAMPLE
+from pymc_fastlogp.tables.summaries import merged
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+logger = logging.getLogger("pymc_fastlogp")
+
+# Least number of rows: shorter arrays are rewritten in less time than a model is copied.
+MIN_ROWS = 1_000_000
+# Most cells, as a share of the rows.
+MAX_SHARE = 0.1
+BATCH = 500_000
+
+
+def with_distinct_rows(model: "pm.Model") -> "pm.Model":
+    """Return a model whose likelihoods over long arrays read distinct rows with counts, the model itself if that is not possible.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model, whose data are about to become constants.
+    """
+    factors = [*model.observed_RVs, *model.potentials]
+    if not can_be_frozen(model) or not any(_arrays_of(model, x) for x in factors):
+        return model
+    copy = copy_with_data(model)
+    try:
+        _refuse_other_readers(copy)
+        for factor in [*copy.observed_RVs, *copy.potentials]:
+            if arrays := _arrays_of(copy, factor):
+                _reduce(copy, factor, arrays)
+    except ValueError as reason:
+        logger.info("likelihoods read all rows of their arrays: %s", reason)
+        return model
+    _drop_unread_data(copy)
+    return copy
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayTable:
+    """Arrays of equal length as a table.
+
+    Attributes
+    ----------
+    columns : dict of str to ndarray
+        Vectors by name.
+    """
+
+    columns: Mapping[str, np.ndarray]
+    engine = "NumPy"
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def plan(self, expressions: Sequence[Expression], density: Density) -> Plan:
+        """Return how the rows are read that a log density needs."""
+        columns = dict.fromkeys(column for x in expressions for column in x.columns)
+        places = np.random.default_rng(0).integers(self.n_rows, size=min(N_SAMPLE, self.n_rows))
+        sample = {x: self.columns[x.name][places] for x in columns}
+        of_columns = [expression_of_column(x, sample[x].dtype.name) for x in columns]
+        values = {x: x.values(sample) for x in (*of_columns, *expressions)}
+        return plan_of(values, of_columns, expressions, density, lambda: self.n_rows)
+
+    def rows(self, plan: Plan) -> Summary:
+        """Return the summary of all rows, or of the first ones that have too many cells."""
+        return merged(self._summaries(plan), int(MAX_SHARE * self.n_rows))
+
+    def _summaries(self, plan: Plan) -> Iterator[Summary]:
+        columns = {column for x in plan.expressions for column in x.columns}
+        for begin in range(0, self.n_rows, BATCH):
+            rows = slice(begin, begin + BATCH)
+            values = plan.values({x: self.columns[x.name][rows] for x in columns})
+            yield summarize(plan, values)
+
+
+def _refuse_other_readers(model: "pm.Model") -> None:
+    """Raise if a variable reads an observed variable, whose rows it would lose."""
+    for x in (*model.basic_RVs, *model.potentials, *model.deterministics):
+        above = {*ancestors([x])} - {x}
+        if found := [y.name for y in model.observed_RVs if y in above]:
+            raise ValueError(f"{x.name} reads the observed variable {found[0]}")
+
+
+def _arrays_of(model: "pm.Model", factor: Variable) -> list[Variable]:
+    """Return the data and constants that a likelihood reads and that have many rows."""
+    return [x for x in ancestors(graphs_of(model, factor)) if _n_rows(x) >= MIN_ROWS]
+
+
+def _n_rows(x: Variable) -> int:
+    value = _value(x)
+    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
+
+
+def _value(x: Variable) -> Any:
+    if isinstance(x, Constant):
+        return x.data
+    return x.get_value(borrow=True) if isinstance(x, SharedVariable) else None
+
+
+def _reduce(model: "pm.Model", factor: Any, arrays: Iterable[Variable]) -> None:
+    """Replace a likelihood by that of its distinct rows, in place."""
+    values = {x: _value(x) for x in arrays}
+    if len({x.shape for x in values.values()}) > 1 or any(x.ndim > 1 for x in values.values()):
+        raise ValueError(f"the arrays of {factor.name} are no vectors of one length")
+    named = {f"array {k}": x for k, x in enumerate(values)}
+    table = ArrayTable({name: values[x] for name, x in named.items()})
+    known = {
+        x: placeholder(Column(table, name), table.columns[name][:1]) for name, x in named.items()
+    }
+    likelihood = _over_placeholders(model, factor, known)
+    rows = None if likelihood.plan.way is Way.LOADED else table.rows(likelihood.plan)
+    if rows is None or rows.n_rows < table.n_rows:
+        raise ValueError(f"the rows of {factor.name} hardly repeat")
+    likelihood.replace(model, rows)
+    logger.info("%s: %d rows are %d cells", factor.name, rows.n_rows, rows.n_cells)
+
+
+def _over_placeholders(
+    model: "pm.Model", factor: Any, known: dict[Variable, Variable]
+) -> TableLikelihood:
+    """Replace the arrays of a likelihood by placeholders in a model, and return the likelihood."""
+    from pymc_fastlogp.models.weighted_rows import exchange_likelihood, rebuilt
+
+    shape = next(iter(known.values())).shape
+    known = known | {x: shape.astype(x.type.dtype) for x in _sizes(model, factor)}
+    exchange_likelihood(model, factor, *rebuilt(graphs_of(model, factor), known))
+    likelihood = TableLikelihood.of(model, model[factor.name])
+    if likelihood is None:
+        raise ValueError(f"{factor.name} reads their length alone")
+    return likelihood
+
+
+def _sizes(model: "pm.Model", factor: Any) -> Iterator[Variable]:
+    """Yield the sizes of a distribution of rows and of its components: the shape of ``observed``, or the length of a dimension."""
+    for x in ancestors([factor]):
+        if x in model.free_RVs or not isinstance(
+            x.owner_op, RandomVariable | SymbolicRandomVariable
+        ):
+            continue
+        size = x.owner.op.size_param(x.owner)
+        if size is not None and size.type.shape == (1,):
+            yield size
+
+
+def _drop_unread_data(model: "pm.Model") -> None:
+    """Remove long data that no variable of the model reads any more."""
+    read = {*ancestors([*model.basic_RVs, *model.potentials, *model.deterministics])}
+    for x in [*model.data_vars]:
+        if x not in read and _n_rows(x) >= MIN_ROWS:
+            model.data_vars.remove(x)
+            del model.named_vars[x.name]

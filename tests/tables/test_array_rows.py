@@ -1,0 +1,214 @@
+"""Likelihoods over long arrays in memory are evaluated at their distinct rows."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_fastlogp
+from pymc_fastlogp.models import array_rows
+from pymc_fastlogp.models.array_rows import with_distinct_rows
+from pymc_fastlogp.models.weighted_rows import WeightedRows
+
+N, GROUPS = 6_000, 5
+rng = np.random.default_rng(0)
+GROUP, TREATED, X = rng.integers(GROUPS, size=N), rng.integers(2, size=N), rng.normal(size=N)
+COUNT = rng.poisson(2.0 + GROUP)
+Y = rng.normal(GROUP + 0.3 * X)
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_many(monkeypatch):
+    monkeypatch.setattr(array_rows, "MIN_ROWS", 5_000)
+    monkeypatch.setattr(array_rows, "BATCH", 1_000)
+
+
+def as_data(name, x):
+    return pm.Data(name, x)
+
+
+def as_array(name, x):
+    return x
+
+
+def counts(given, **options):
+    a, b = pm.Normal("a", shape=GROUPS), pm.Normal("b")
+    eta = a[given("group", GROUP)] + b * given("treated", TREATED)
+    pm.Poisson("count", pm.math.exp(eta), observed=given("y", COUNT), **options)
+
+
+def gaussian(given, **options):
+    a, b = pm.Normal("a", shape=GROUPS), pm.Normal("b")
+    mean = a[given("group", GROUP)] + b * given("x", X)
+    pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=given("observed", Y), **options)
+
+
+def zero_inflated(given, **options):
+    a = pm.Normal("a", shape=GROUPS)
+    rate = pm.math.exp(a[given("group", GROUP)])
+    pm.ZeroInflatedPoisson("y", 0.8, rate, observed=given("observed", COUNT), **options)
+
+
+def two_likelihoods(given, **options):
+    counts(given, **options)
+    sd = pm.HalfNormal("sd")
+    pm.Normal("other", pm.modelcontext(None)["a"][given("of_other", GROUP)], sd, observed=Y)
+
+
+def potential(given, **options):
+    a = pm.Normal("a", shape=GROUPS)
+    density = pm.logp(pm.Poisson.dist(pm.math.exp(a[given("group", GROUP)])), COUNT)
+    pm.Potential("count", density)
+
+
+def of_rounded(given, **options):
+    b = pm.Normal("b")
+    pm.Bernoulli("y", logit_p=b * pt.round(given("x", X)), observed=given("t", TREATED), **options)
+
+
+def model_of(likelihood, given=as_data, coords=None, **options):
+    with pm.Model(coords=coords) as model:
+        likelihood(given, **options)
+    return model
+
+
+def density(model, x):
+    compiled = pymc_fastlogp.compile_pymc_model(model)
+    names, places, _ = compiled.shape_info
+    order = np.concatenate(
+        [np.r_[place] for _, place in sorted(zip(names, places)) if place.stop <= compiled.n_dim]
+    )
+    point = np.empty(compiled.n_dim)
+    point[order] = x[: compiled.n_dim]
+    logp, gradient = compiled.logp_dlogp(point)
+    return logp, gradient[order]
+
+
+@pytest.mark.parametrize("given", [as_data, as_array])
+@pytest.mark.parametrize(
+    ("likelihood", "n_rows"),
+    [
+        (counts, {"count": 120}),
+        (gaussian, {"y": GROUPS * 7}),
+        (two_likelihoods, {"count": 120, "other": GROUPS * 4}),
+        (potential, {}),
+        (of_rounded, {"y": 20}),
+    ],
+)
+def test_distinct_rows_have_the_density_of_all(likelihood, n_rows, given, monkeypatch):
+    model = model_of(likelihood, given)
+    reduced = with_distinct_rows(model)
+    assert reduced is not model
+    for name, most in n_rows.items():
+        assert isinstance(reduced[name].owner.op, WeightedRows)
+        assert 1 < reduced.rvs_to_values[reduced[name]].data.size <= most
+    x = np.random.default_rng(1).normal(size=10) / 3
+    logp, gradient = density(model, x)
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    assert with_distinct_rows(model) is model
+    expected = density(model, x)
+    np.testing.assert_allclose(logp, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
+
+
+def test_mixtures_of_data_are_reduced():
+    reduced = with_distinct_rows(model_of(zero_inflated))
+    assert 1 < reduced.rvs_to_values[reduced["y"]].data.size <= 80
+
+
+def test_mixtures_of_arrays_have_a_fixed_length():
+    model = model_of(zero_inflated, as_array)
+    assert with_distinct_rows(model) is model
+
+
+def test_data_that_nothing_reads_are_dropped():
+    reduced = with_distinct_rows(model_of(counts))
+    assert [x.name for x in reduced.data_vars] == ["count_n_rows"]
+    assert int(reduced["count_n_rows"].data.sum()) == N
+
+
+def test_rows_with_dims_are_reduced():
+    model = model_of(counts, coords={"row": range(N)}, dims="row")
+    assert isinstance(with_distinct_rows(model)["count"].owner.op, WeightedRows)
+
+
+def test_data_that_a_deterministic_reads_stay():
+    model = model_of(counts)
+    with model:
+        pm.Deterministic("twice", 2 * model["b"] * model["treated"])
+    reduced = with_distinct_rows(model)
+    assert {x.name for x in reduced.data_vars} == {"treated", "count_n_rows"}
+    assert reduced["twice"].eval({reduced["b"]: 1.0}).shape == (N,)
+
+
+def effect_a_row(given):
+    pm.Poisson("y", pm.math.exp(pm.Normal("u", shape=N)), observed=given("observed", COUNT))
+
+
+def prior_a_row(given):
+    u = pm.Normal("u", given("mean", X))
+    pm.Poisson("y", pm.math.exp(u), observed=given("observed", COUNT))
+
+
+def design_matrix(given):
+    matrix = given("matrix", np.column_stack([TREATED, GROUP]))
+    pm.Normal("y", matrix @ pm.Normal("b", shape=2), observed=given("observed", Y))
+
+
+def distinct(given):
+    b = pm.Normal("b")
+    pm.Bernoulli("y", logit_p=b * given("x", X), observed=given("treated", TREATED))
+
+
+def increments(given):
+    y = given("observed", COUNT.astype(float))
+    pm.Potential("y", -pt.sqr(y[1:] - pm.Normal("rho") * y[:-1]).sum())
+
+
+def lagged(given):
+    y = COUNT.astype(float)
+    pm.Normal("y", pm.Normal("rho") * given("before", y[:-1]), observed=given("observed", y[1:]))
+    pm.Normal("z", pm.modelcontext(None)["y"].mean(), observed=np.zeros(N))
+
+
+def missing(given):
+    pm.Normal("y", pm.Normal("mu"), observed=np.where(GROUP == 0, np.nan, COUNT))
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing")
+@pytest.mark.parametrize("given", [as_data, as_array])
+@pytest.mark.parametrize(
+    "likelihood",
+    [effect_a_row, prior_a_row, design_matrix, distinct, increments, lagged, missing],
+)
+def test_other_models_stay_as_they_are(likelihood, given):
+    model = model_of(likelihood, given)
+    assert with_distinct_rows(model) is model
+
+
+def test_nan_is_left_to_upstream():
+    model = model_of(gaussian)
+    model["x"].set_value(np.where(GROUP == 0, np.nan, X))
+    assert with_distinct_rows(model) is model
+
+
+def test_shared_data_can_still_change():
+    model = model_of(counts)
+    compiled = pymc_fastlogp.compile_pymc_model(model, freeze_model=False)
+    x = np.zeros(compiled.n_dim)
+    before = compiled.logp_dlogp(x)[0]
+    changed = compiled.with_data(y=COUNT + 1)
+    assert changed.logp_dlogp(x)[0] != before
+
+
+def test_the_result_has_all_rows():
+    model = model_of(counts, coords={"row": range(N)}, dims="row")
+    idata = pymc_fastlogp.sample(
+        20, tune=50, chains=1, random_seed=1, progressbar=False, quiet=True, model=model
+    )
+    np.testing.assert_array_equal(idata.observed_data["count"], COUNT)
+    assert {*idata.constant_data.data_vars} == {"group", "treated", "y"}
+    pm.compute_log_likelihood(idata, model=model, progressbar=False)
+    assert idata.log_likelihood["count"].shape == (1, 20, N)
+    pm.sample_posterior_predictive(idata, model=model, progressbar=False, extend_inferencedata=True)
+    assert idata.posterior_predictive["count"].dims == ("chain", "draw", "row")
