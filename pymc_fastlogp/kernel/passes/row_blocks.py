@@ -188,7 +188,8 @@ def _of_matrix(call: Call) -> RowProduct | None:
     few, size = min(n_columns.value, n_vectors.value), n_columns.value * n_vectors.value
     if few < FEWEST_COLUMNS or 8 * size > MOST_BYTES:
         return None
-    if call.buffer.shape != (n_outer.value, n_vectors.value):
+    # All of the buffer, which can be a reshaped matrix.
+    if not _has_elements(call.buffer, int(n_outer.value * n_vectors.value)):
         return None
     return RowProduct(
         "add_products" if is_sum else "set_products",
@@ -201,6 +202,11 @@ def _of_matrix(call: Call) -> RowProduct | None:
         distance,
         Load(call.buffer, call.index),
     )
+
+
+def _has_elements(buffer: Buffer, n: int) -> bool:
+    static = [size for size in buffer.shape if isinstance(size, int)]
+    return len(static) == len(buffer.shape) and prod(static) == n
 
 
 def _starts_with_rows(first: Load, stride: int, n_rows: int) -> bool:
