@@ -52,8 +52,6 @@ from pymc_fastlogp.kernel.passes.fusion_groups import Accesses, are_independent
 # Bytes of the rows of all matrices in a block, which share the L1 cache with the vectors, and most bytes of the smallest block, which fits into the
 # L2 cache (``python -m benchmarks.limits``).
 BLOCK_BYTES, MOST_BYTES = 2**14, 2**17
-# Bytes of the rows of all matrices in a block with products with a matrix, which read each row several times: they share the L2 cache.
-MATRIX_BLOCK_BYTES = 2**15
 # Fewest columns: BLAS is faster for fewer (``python -m benchmarks.limits``).
 FEWEST_COLUMNS = 4
 # Functions of blocks: products that sum over the rows, products with a matrix, and all.
@@ -361,10 +359,10 @@ def _block_rows(products: Sequence[RowProduct], n_rows: int) -> int | None:
     columns = {product.matrix.buffer: product.n_columns for product in products}
     of_matrix = [product for product in products if product.is_of_matrix]
     columns |= {product.of_rows.buffer: product.n_vectors for product in of_matrix}
-    row_bytes, most = 8 * sum(columns.values()), MATRIX_BLOCK_BYTES if of_matrix else BLOCK_BYTES
+    row_bytes = 8 * sum(columns.values())
     if LANES * row_bytes > MOST_BYTES:
         return None
-    rows = min(max(most // row_bytes // LANES * LANES, LANES), MOST_ROWS)
+    rows = min(max(BLOCK_BYTES // row_bytes // LANES * LANES, LANES), MOST_ROWS)
     return rows if rows <= n_rows else None
 
 

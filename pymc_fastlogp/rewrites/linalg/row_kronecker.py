@@ -92,15 +92,15 @@ class RowFactors(NamedTuple):
     b: Table
 
     @property
-    def n_distinct(self) -> int:
-        """Number of pairs of distinct rows, or of all rows if these are fewer."""
-        return min(len(self.scale), len(self.a.rows) * len(self.b.rows))
+    def n_pairs(self) -> int:
+        """Number of pairs of distinct rows of the factors."""
+        return len(self.a.rows) * len(self.b.rows)
 
     @property
     def n_products(self) -> int:
         """Number of multiplications if the first factor is multiplied by the coefficients."""
         p, q = self.a.rows.shape[1], self.b.rows.shape[1]
-        return len(self.a.rows) * p * q + self.n_distinct * q
+        return len(self.a.rows) * p * q + min(self.n_pairs, len(self.scale)) * q
 
     def exchanged(self) -> "RowFactors":
         """Return the factors in the other order."""
@@ -111,7 +111,7 @@ class RowFactors(NamedTuple):
         if self.exchanged().n_products < self.n_products:
             return self.exchanged().times(w.T)
         products = dot(constant(self.a.rows), w)
-        if self.n_distinct < len(self.scale):
+        if self.n_pairs <= len(self.scale):
             table = dot(products, constant(self.b.rows.T))
             of_row = self.a.of_row * len(self.b.rows) + self.b.of_row
             return constant(self.scale) * table.flatten()[of_row]
