@@ -73,7 +73,11 @@ REPEATED = {
     "first factor": (kronecker(U[OF_U], B), (5, P), N * Q),
     "second factor": (kronecker(A, V[OF_V]), (6, Q), N * P),
     "both factors": (kronecker(U[OF_U], V[OF_V]), (5, P), 6 * Q),
-    "both factors in order of a grid": (kronecker(np.repeat(U, 6, 0), np.tile(V, (5, 1))), (5, P), 6 * Q),
+    "both factors in order of a grid": (
+        kronecker(np.repeat(U, 6, 0), np.tile(V, (5, 1))),
+        (5, P),
+        6 * Q,
+    ),
 }
 
 
@@ -158,7 +162,9 @@ def test_refuses(name):
 def test_factors_of_any_product(seed, p, q, n_distinct):
     random = np.random.default_rng(seed)
     a, b = (
-        (random.normal(size=(n, k)) * random.integers(0, 3, size=(n, k)))[random.integers(n, size=20)]
+        (random.normal(size=(n, k)) * random.integers(0, 3, size=(n, k)))[
+            random.integers(n, size=20)
+        ]
         for n, k in zip(n_distinct, (p, q))
     )
     x = kronecker(a, b)

@@ -106,7 +106,8 @@ class Rows(NamedTuple):
 
     def _vectors(self, column: ir.Value, live: int) -> list[ir.Value]:
         return [
-            load_vector(self.builder, element(self.builder, x, column), live) for x in self.addresses
+            load_vector(self.builder, element(self.builder, x, column), live)
+            for x in self.addresses
         ]
 
 

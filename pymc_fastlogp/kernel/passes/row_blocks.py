@@ -179,7 +179,10 @@ def _of_matrix(call: Call) -> RowProduct | None:
     letters, numbers = call.arguments[:2], call.arguments[2:]
     n_vectors, n_outer, n_inner, _, operand, distance, matrix, stride, *_ = numbers
     sizes = (n_vectors, n_outer, n_inner, distance, stride)
-    if not all(isinstance(size, Const) for size in sizes) or letters not in (("N", "N"), ("N", "T")):
+    if not all(isinstance(size, Const) for size in sizes) or letters not in (
+        ("N", "N"),
+        ("N", "T"),
+    ):
         return None
     is_sum = letters == ("N", "T")
     n_rows, n_columns = (n_inner, n_outer) if is_sum else (n_outer, n_inner)

@@ -36,7 +36,7 @@ When it applies
 
 When it refuses
 ---------------
-- Smaller matrices, which stay in the cache.
+- Smaller matrices, which stay in the cache, and more than 16 384 columns.
 - Rows that are no Kronecker products, for example if columns are left out or standardized, and entries that are not
   finite. A sample of 8 rows decides first.
 - A matrix of coefficients.
@@ -61,6 +61,8 @@ from pymc_fastlogp.rewrites.replacement import replacement
 
 # Least number of entries of a matrix, and of columns of each factor, for the factors to be faster.
 FEWEST_ENTRIES, FEWEST_COLUMNS = 400_000, 8
+# Most columns of the matrix: kernels multiply by coefficients that stay in the L2 cache.
+MOST_COLUMNS = 2**14
 # Least number of entries, and largest share of the multiplications, if rows of the factors repeat.
 FEWEST_WITH_REPEATS, MOST_PRODUCTS = 10_000, 1 / 3
 # Rows of the sample, and entries per chunk.
@@ -153,6 +155,8 @@ def _factors_that_pay(x: np.ndarray) -> RowFactors | None:
 
 def row_factors(x: np.ndarray) -> RowFactors | None:
     """Return factors of which each row of a matrix is the Kronecker product, as equal in width as possible."""
+    if x.shape[1] > MOST_COLUMNS:
+        return None
     widths = [
         p
         for p in range(FEWEST_COLUMNS, x.shape[1] // FEWEST_COLUMNS + 1)
@@ -181,9 +185,7 @@ def _factored(x: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.nda
     divisor = np.where(scale == 0, 1, scale)[:, None]
     a, b = x[row, :, k] / divisor, x[row, j, :] / divisor
     of_a = scale[:, None] * a
-    is_product = all(
-        _is_near(of_a[:, column, None] * b, x[:, column]) for column in range(width)
-    )
+    is_product = all(_is_near(of_a[:, column, None] * b, x[:, column]) for column in range(width))
     return (scale, a, b) if is_product else None
 
 
