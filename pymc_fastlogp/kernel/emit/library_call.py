@@ -1,5 +1,4 @@
-"""Calls of BLAS and LAPACK, and of generated functions (:mod:`~pymc_fastlogp.kernel.emit.dense`, :mod:`~pymc_fastlogp.kernel.emit.row_products`,
-:mod:`~pymc_fastlogp.kernel.emit.matrix_products`).
+"""Calls of BLAS and LAPACK, and of the functions that :mod:`~pymc_fastlogp.kernel.emit.dense`, ``row_products`` and ``matrix_products`` generate.
 
 By the Fortran convention each argument is passed by its address. Letters and known numbers are constants of the module. All other numbers
 are stored on the stack before the call.

@@ -16,6 +16,7 @@ The number of columns of :math:`B` is static, so the mask of the last vector of 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -51,7 +52,7 @@ def strips(n_columns: int) -> Iterator[Strip]:
     lives = [min(width, n_columns - first) for first in range(0, n_columns, width)]
     n_strips = -(-len(lives) // MOST_VECTORS)
     ends = [k * len(lives) // n_strips for k in range(n_strips + 1)]
-    for begin, end in zip(ends, ends[1:]):
+    for begin, end in pairwise(ends):
         yield Strip(begin * width, lives[begin:end])
 
 
