@@ -27,6 +27,7 @@ RNG = np.random.default_rng(0)
 def small_matrices_have_blocks(monkeypatch):
     """Multiply matrices of any size by BLAS, and make blocks as small as possible."""
     monkeypatch.setattr(products, "LARGEST_WITH_VECTOR", 0)
+    monkeypatch.setattr(products, "LARGEST", 0)
     monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 0)
 
 
@@ -62,7 +63,7 @@ def check_blocks(build, arrays):
     """Assert that a graph has blocks and the values of PyTensor's Python code."""
     program = optimized(build, arrays)
     assert block_loops(program)
-    assert "dgemv" not in calls(program)
+    assert {"dgemv", "dgemm"}.isdisjoint(calls(program))
     assert_same(compile_native(program)(*arrays), expected(build, arrays))
 
 
@@ -74,6 +75,30 @@ def logistic(x, b, y):
     """Return a log density and its gradient."""
     eta = x @ b
     return [(y * eta - pt.softplus(eta)).sum(), x.T @ (y - pt.sigmoid(eta))]
+
+
+def bilinear(a, b, w, y):
+    """Return a log density of rows that are Kronecker products, and its gradient by a matrix of coefficients."""
+    eta = ((a @ w) * b).sum(axis=1)
+    r = y - pt.exp(eta)
+    return [(y * eta - pt.exp(eta)).sum(), a.T @ (r[:, None] * b)]
+
+
+def matrices_of(n, p, q):
+    return (
+        RNG.normal(size=(n, p)),
+        RNG.normal(size=(n, q)) / 10,
+        RNG.normal(size=(p, q)) / 10,
+        RNG.normal(size=n),
+    )
+
+
+def test_products_with_a_matrix_run_in_blocks():
+    program = optimized(bilinear, matrices_of(N, 13, 14))
+    [loop] = block_loops(program)
+    names = [s.function for x in loop.steps for s in x.body if isinstance(s, Call)]
+    assert names == ["set_products", "add_products"]
+    assert calls(program) == ["set_products", "add_products"] * 2
 
 
 def test_blocks_are_multiplied_before_and_added_after_the_loop_over_their_rows():
@@ -94,6 +119,18 @@ def test_blocks_are_multiplied_before_and_added_after_the_loop_over_their_rows()
 def test_shapes_of_blocks_and_rests_change_results_by_rounding_alone(n, p, seed):
     rng = np.random.default_rng(seed)
     check_blocks(logistic, (rng.normal(size=(n, p)), rng.normal(size=p), rng.normal(size=n)))
+
+
+@given(
+    n=st.integers(16, 200),
+    p=st.integers(9, 40),
+    q=st.integers(9, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_shapes_of_matrices_change_results_by_rounding_alone(n, p, q, seed):
+    rng = np.random.default_rng(seed)
+    shapes = (n, p), (n, q), (p, q), n
+    check_blocks(bilinear, [rng.normal(size=shape) / 10 for shape in shapes])
 
 
 GROUP = RNG.integers(5, size=N).astype("int32")
@@ -149,6 +186,23 @@ CASES = {
             x.T @ pt.switch(s[0] > 0, pt.psi(pt.exp(x @ b)), pt.exp(x @ b) * pt.gammaln(y**2)),
         ],
         (*arrays_of(N, P), RNG.normal(size=1)),
+    ),
+    "a matrix of coefficients": (bilinear, matrices_of(N, 9, 30)),
+    "a matrix of coefficients and one block": (bilinear, matrices_of(16, 30, 4)),
+    "coefficients of classes": (
+        lambda x, w, y: [
+            pt.log(pt.exp(x @ w).sum(axis=1)).sum(),
+            x.T @ (pt.exp(x @ w) / pt.exp(x @ w).sum(axis=1, keepdims=True) - y),
+        ],
+        (RNG.normal(size=(N, P)), RNG.normal(size=(P, 5)), RNG.normal(size=(N, 5))),
+    ),
+    "a vector and a matrix of coefficients": (
+        lambda x, b, w, y: [
+            *logistic(x, b, y),
+            (pt.exp(x @ w) * y[:, None]).sum(),
+            x.T @ (pt.exp(x @ w) * y[:, None]),
+        ],
+        (RNG.normal(size=(N, P)), RNG.normal(size=P), RNG.normal(size=(P, 6)), RNG.normal(size=N)),
     ),
     "an independent product": (
         lambda x, b, y: [*logistic(x, b, y), x.T @ y],

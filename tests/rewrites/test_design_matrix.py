@@ -9,6 +9,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_fastlogp.rewrites.linalg import design_matrix
+from pymc_fastlogp.rewrites.rows.view.keys import RowKeys
 from tests.rewrites.conftest import (
     PYTHON,
     assert_left_alone,
@@ -296,3 +297,19 @@ def test_matrix_is_split_once(monkeypatch):
     pregrad(out, on=True)
     pregrad(pt.cos(pt.dot(x, coefficients(L + 3))), on=True)
     assert len(calls) == 1
+
+
+def test_a_dense_matrix_is_read_a_few_times(monkeypatch):
+    """The columns that rules read of a dense matrix and of its transpose do not grow with the number of rows."""
+    numbers, number_of = [], RowKeys._number_of
+    monkeypatch.setattr(RowKeys, "_number_of", lambda *a: numbers.append(1) or number_of(*a))
+    counts = []
+    for n in (2000, 4000):
+        numbers.clear()
+        b = pt.vector("b", shape=(40,))
+        eta = pt.constant(rng.normal(size=(n, 40))) @ b
+        y = rng.integers(0, 2, n)
+        logp = (y * eta - pt.softplus(eta)).sum() - (b**2).sum()
+        with_gradients(logp, [b], on=True)
+        counts.append(len(numbers))
+    assert counts[0] == counts[1] <= 500

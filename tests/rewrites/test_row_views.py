@@ -207,6 +207,50 @@ def test_many_columns_along_one_axis_are_combined_first(monkeypatch):
         assert row_keys.codes(continuous | row_keys.add(rows)) is None
 
 
+@pytest.mark.parametrize("n_distinct", [1, 5, 12])
+@pytest.mark.parametrize("n_columns", [10, 1000])
+def test_columns_that_change_no_code_are_left_out(n_distinct, n_columns):
+    rng = np.random.default_rng(0)
+    of_row = rng.permutation(np.arange(12) % n_distinct)
+    rows = rng.normal(size=(n_distinct, n_columns))[of_row]
+    row_keys = keys.RowKeys((12,))
+    columns = row_keys.add(rows)
+    assert len(columns) == (
+        keys.FIRST_COLUMNS if (n_distinct, n_columns) == (12, 1000) else n_columns
+    )
+    codes = row_keys.codes(columns)
+    assert (codes and codes.n_cells) == (None if n_distinct == 12 else n_distinct)
+
+
+def test_rows_that_differ_in_the_last_of_many_columns_are_distinct():
+    rows = np.zeros((12, 1000))
+    rows[3, -1] = 1
+    row_keys = keys.RowKeys((12,))
+    codes = row_keys.codes(row_keys.add(rows))
+    assert np.array_equal(codes.of_row, np.arange(12) == 3)
+
+
+@pytest.mark.parametrize("differs_at", [1, keys.FIRST_ROWS, 4 * keys.FIRST_ROWS - 1, None])
+def test_columns_that_differ_within_a_mask_are_found(differs_at):
+    rng = np.random.default_rng(0)
+    mask = rng.random(4 * keys.FIRST_ROWS) < 0.5
+    column = np.where(mask, 2.0, rng.normal(size=mask.size))
+    if differs_at is not None:
+        mask[differs_at], column[differs_at] = True, 3.0
+    row_keys = keys.RowKeys(mask.shape)
+    columns = row_keys.add(column)
+    assert row_keys.differing(columns, mask) == (columns if differs_at is not None else set())
+
+
+def test_a_column_that_soon_differs_is_not_read_whole(monkeypatch):
+    read, bits = [], keys.bits
+    monkeypatch.setattr(keys, "bits", lambda x: read.append(np.size(x)) or bits(x))
+    row_keys = keys.RowKeys((10**6,))
+    columns = row_keys.add(np.arange(10.0**6))
+    assert row_keys.differing(columns, np.ones(10**6, dtype=bool)) == columns
+    assert sum(read) <= 2 * keys.FIRST_ROWS
+
+
 def test_keys_identify_positions():
     rows = np.array([1, 4])
     assert position_key(rows) == position_key(rows)

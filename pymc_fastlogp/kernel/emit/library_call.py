@@ -1,4 +1,4 @@
-"""Calls of BLAS and LAPACK, and of generated functions (:mod:`~pymc_fastlogp.kernel.emit.dense`, :mod:`~pymc_fastlogp.kernel.emit.row_products`).
+"""Calls of BLAS and LAPACK, and of the functions that :mod:`~pymc_fastlogp.kernel.emit.dense`, ``row_products`` and ``matrix_products`` generate.
 
 By the Fortran convention each argument is passed by its address. Letters and known numbers are constants of the module. All other numbers
 are stored on the stack before the call.
@@ -6,7 +6,7 @@ are stored on the stack before the call.
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import dense, row_products
+from pymc_fastlogp.kernel.emit import dense, matrix_products, row_products
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Load
 from pymc_fastlogp.kernel.ir.loops import INFO, RESULT, Call, result_offset
@@ -41,6 +41,10 @@ def _callee(module: ir.Module, call: Call) -> ir.Function:
         n_columns = call.arguments[0]
         assert isinstance(n_columns, Const)
         return row_products.function(module, call.function, int(n_columns.value))
+    if call.function in matrix_products.FUNCTIONS:
+        n_columns = call.arguments[6]
+        assert isinstance(n_columns, Const)
+        return matrix_products.function(module, call.function, int(n_columns.value))
     type_ = ir.FunctionType(ir.VoidType(), [POINTER] * len(call.arguments))
     return declared(module, blas.symbol(call.function), type_)
 

@@ -65,14 +65,14 @@ class Rows(NamedTuple):
         # Lane k of the total is row k.
         tile = [*sums, *[zero] * (width - len(sums))]
         total = reduce(builder.fadd, transposed(builder, tile))
-        before = _load(builder, result, len(sums))
-        _store(builder, builder.fadd(before, total), result, len(sums))
+        before = load_vector(builder, result, len(sums))
+        store_vector(builder, builder.fadd(before, total), result, len(sums))
 
     def _plus_products(
         self, sums: Sequence[ir.Value], operand: ir.Value, column: ir.Value, live: int
     ) -> list[ir.Value]:
         """Return each sum plus the product of a vector of the row with a vector of the operand."""
-        factor = _load(self.builder, _element(self.builder, operand, column), live)
+        factor = load_vector(self.builder, element(self.builder, operand, column), live)
         return [
             plus_product(self.builder, factor, vector, total)
             for vector, total in zip(self._vectors(column, live), sums, strict=True)
@@ -91,22 +91,23 @@ class Rows(NamedTuple):
     def _add_vector(
         self, factors: Sequence[ir.Value], result: ir.Value, column: ir.Value, live: int
     ) -> None:
-        at = _element(self.builder, result, column)
-        total = _load(self.builder, at, live)
+        at = element(self.builder, result, column)
+        total = load_vector(self.builder, at, live)
         for factor, vector in zip(factors, self._vectors(column, live), strict=True):
             total = plus_product(self.builder, factor, vector, total)
-        _store(self.builder, total, at, live)
+        store_vector(self.builder, total, at, live)
 
     def _prefetch(self, following: ir.Value, column: ir.Value) -> None:
         """Prefetch as many elements as a vector of each row has."""
         n_rows = len(self.addresses)
-        begin = _element(self.builder, following, self.builder.mul(column, I64(n_rows)))
+        begin = element(self.builder, following, self.builder.mul(column, I64(n_rows)))
         for k in range(0, n_rows * tile_length(), LINE):
-            _prefetch(self.builder, _element(self.builder, begin, I64(k)))
+            _prefetch(self.builder, element(self.builder, begin, I64(k)))
 
     def _vectors(self, column: ir.Value, live: int) -> list[ir.Value]:
         return [
-            _load(self.builder, _element(self.builder, x, column), live) for x in self.addresses
+            load_vector(self.builder, element(self.builder, x, column), live)
+            for x in self.addresses
         ]
 
 
@@ -133,12 +134,12 @@ class Block(NamedTuple):
         """Return some consecutive rows."""
         numbers = [self.builder.add(first, I64(k)) for k in range(n)]
         offsets = [self.builder.mul(number, self.stride) for number in numbers]
-        addresses = [_element(self.builder, self.first, offset) for offset in offsets]
+        addresses = [element(self.builder, self.first, offset) for offset in offsets]
         return Rows(self.builder, addresses, self.n_columns)
 
     def add_dots(self, first: ir.Value, n: int, operand: ir.Value, result: ir.Value) -> None:
         """Add the products of ``n`` rows with ``operand`` to elements of ``result``."""
-        self.rows(first, n).add_dots(operand, _element(self.builder, result, first))
+        self.rows(first, n).add_dots(operand, element(self.builder, result, first))
 
     def add_rows(self, first: ir.Value, n: int, operand: ir.Value, result: ir.Value) -> None:
         """Add ``n`` rows times elements of ``operand`` to ``result``."""
@@ -146,7 +147,7 @@ class Block(NamedTuple):
         factors = [
             splat(
                 self.builder,
-                self.builder.load(_element(self.builder, operand, k), typ=F64),
+                self.builder.load(element(self.builder, operand, k), typ=F64),
                 tile_length(),
             )
             for k in places
@@ -184,12 +185,12 @@ def function(module: ir.Module, name: str, n_columns: int) -> ir.Function:
     return function
 
 
-def _element(builder: ir.IRBuilder, first: ir.Value, number: ir.Value) -> ir.Value:
+def element(builder: ir.IRBuilder, first: ir.Value, number: ir.Value) -> ir.Value:
     """Return the address of an element."""
     return builder.gep(first, [number], source_etype=F64)
 
 
-def _load(builder: ir.IRBuilder, address: ir.Value, live: int) -> ir.Value:
+def load_vector(builder: ir.IRBuilder, address: ir.Value, live: int) -> ir.Value:
     """Load a vector, of which only the first lanes are in memory; the others are 0."""
     vector = ir.VectorType(F64, tile_length())
     if live == vector.count:
@@ -200,7 +201,7 @@ def _load(builder: ir.IRBuilder, address: ir.Value, live: int) -> ir.Value:
     return builder.call(load, [address, I32(SIZE), mask, filled(vector, 0.0)])
 
 
-def _store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, live: int) -> None:
+def store_vector(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, live: int) -> None:
     """Store the first lanes of a vector."""
     if live == value.type.count:
         builder.store(value, address, align=SIZE)

@@ -126,8 +126,8 @@ class Call:
     index : tuple of Expr
         The first updated element. All updated elements have the same leading indices.
     function : str
-        A name in :mod:`pymc_fastlogp.kernel.native.blas`, :mod:`pymc_fastlogp.kernel.emit.dense` or
-        :mod:`pymc_fastlogp.kernel.emit.row_products`.
+        A name in :mod:`pymc_fastlogp.kernel.native.blas`, :mod:`pymc_fastlogp.kernel.emit.dense`,
+        :mod:`pymc_fastlogp.kernel.emit.row_products` or :mod:`pymc_fastlogp.kernel.emit.matrix_products`.
     arguments : tuple of str or Expr
         In the order of the function. An argument is a letter, a length, a float64 constant, a ``Load`` of the first element of a float64
         operand, :data:`RESULT`, a :func:`result_offset`, or :data:`INFO`.
@@ -192,8 +192,8 @@ class SequentialLoop:
 class BlockLoop(SequentialLoop):
     """Steps for blocks of rows.
 
-    An element that several iterations write is written by accumulations of one operation, or by ``add_rows``, and the loop does not read the
-    element. No iteration reads an element that another iteration writes. The length is static.
+    An element that several iterations write is written by accumulations of one operation, or by ``add_rows`` or ``add_products``, and the loop
+    does not read the element. No iteration reads an element that another iteration writes. The length is static.
     """
 
 

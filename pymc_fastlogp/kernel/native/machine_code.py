@@ -10,7 +10,7 @@ from hashlib import sha256
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.emit import dense, emit, row_products
+from pymc_fastlogp.kernel.emit import dense, emit, matrix_products, row_products
 from pymc_fastlogp.kernel.ir.expressions import Compute
 from pymc_fastlogp.kernel.ir.loops import Call, Program
 from pymc_fastlogp.kernel.ir.text import as_text
@@ -54,7 +54,8 @@ def bind_scalars(program: Program) -> None:
 def library_functions(program: Program) -> set[str]:
     """Return the functions of BLAS and LAPACK that a program calls."""
     calls = (s for loop in all_loops(program) for s in loop.body if isinstance(s, Call))
-    return {call.function for call in calls} - {*dense.FUNCTIONS, *row_products.FUNCTIONS}
+    generated = {*dense.FUNCTIONS, *row_products.FUNCTIONS, *matrix_products.FUNCTIONS}
+    return {call.function for call in calls} - generated
 
 
 def externals_of(program: Program) -> Iterator[External]:

@@ -73,6 +73,7 @@ from pymc_fastlogp.kernel.ir.loops import (
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call, loaded, loops_in, writes
+from pymc_fastlogp.kernel.passes.row_blocks import OF_MATRICES, PRODUCTS, SUMS
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
 # Estimated nanoseconds of a loop that is split, and of a chunk. A chunk takes up to 0.2 us more than its rows, besides its windows.
@@ -81,6 +82,8 @@ LONG, CHUNK = 40_000, 10_000
 ELEMENT = 0.3
 # Nanoseconds of one multiplication of a product of rows, most of which are for the load of the matrix.
 MULTIPLICATION = 0.15
+# Part of this time in a product with a matrix, which multiplies each loaded vector several times.
+REUSED = 0.3
 # Largest part of the time of a loop for the windows of its chunks.
 MERGING = 0.03
 
@@ -146,7 +149,7 @@ def _is_splittable(loop: Loop) -> bool:
     return is_static and all(
         isinstance(each, Accumulate)
         or (isinstance(each, Store) and not each.in_order)
-        or (isinstance(each, Call) and each.function in ("add_dots", "add_rows"))
+        or (isinstance(each, Call) and each.function in PRODUCTS)
         for each in loop.body
     )
 
@@ -159,7 +162,12 @@ def _nanoseconds(loop: Loop) -> float:
         n_columns, n_rows, *_ = call.arguments
         assert isinstance(n_columns, Const)
         assert isinstance(n_rows, Const)
-        return MULTIPLICATION * n_columns.value * n_rows.value
+        time: float = MULTIPLICATION * n_columns.value * n_rows.value
+        if call.function in OF_MATRICES:
+            n_vectors = call.arguments[-2]
+            assert isinstance(n_vectors, Const)
+            time *= n_vectors.value * REUSED
+        return time
     return nanoseconds(loop) * prod(size for size in loop.domain if isinstance(size, int))
 
 
@@ -232,7 +240,7 @@ class _Chunks:
     def _statement(self, loop: Loop, statement: Statement) -> Statement | None:
         """Return a statement of a chunk with the row as index of the whole loop, None if its elements are not known."""
         if isinstance(statement, Call):
-            return self._added_rows(statement) if statement.function == "add_rows" else statement
+            return self._added_rows(statement) if statement.function in SUMS else statement
         if not isinstance(statement, Accumulate) or self._is_disjoint(loop, statement):
             return statement
         if not loaded(statement.index).isdisjoint(writes(self.step)):

@@ -20,6 +20,9 @@ on which the second depends, must be a row step, too. All other steps move befor
 
 So the order of rows and steps changes no value, except for the order of additions.
 
+The same holds for products of the rows with a matrix, :math:`P = X W` and :math:`G = X^\top S`, as of several vectors of coefficients or of the factors of
+:mod:`~pymc_fastlogp.rewrites.linalg.row_kronecker`. The rows of :math:`P` and :math:`S` then lie in the cache, too.
+
 BLAS multiplies the matrices that stay (:mod:`pymc_fastlogp.kernel.lower.products`). Small matrices are no calls, so they have no blocks.
 """
 
@@ -30,7 +33,7 @@ from typing import NamedTuple
 
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, int64, times
+from pymc_fastlogp.kernel.ir.arithmetic import ONE, ZERO, const, domain_of, int64, times
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Const, Expr, Index, Load, Role
 from pymc_fastlogp.kernel.ir.loops import (
     RESULT,
@@ -51,6 +54,9 @@ from pymc_fastlogp.kernel.passes.fusion_groups import Accesses, are_independent
 BLOCK_BYTES, MOST_BYTES = 2**14, 2**17
 # Fewest columns: BLAS is faster for fewer (``python -m benchmarks.limits``).
 FEWEST_COLUMNS = 4
+# Functions of blocks: products that sum over the rows, products with a matrix, and all.
+SUMS, OF_MATRICES = ("add_rows", "add_products"), ("set_products", "add_products")
+PRODUCTS = ("add_dots", "set_products", *SUMS)
 # Rows of a block are a multiple of the widest vector, so that only the last block has a partial vector.
 LANES, MOST_ROWS = 16, 256
 
@@ -72,16 +78,20 @@ def run_in_row_blocks(program: Program) -> Program:
 
 
 class RowProduct(NamedTuple):
-    """A product of the rows of a matrix with a vector, by BLAS.
+    """A product of the rows of a matrix with a vector or a matrix, by BLAS.
 
     Attributes
     ----------
     function : str
-        ``add_dots`` or ``add_rows``.
+        ``add_dots`` or ``add_rows``, for a matrix ``set_products`` or ``add_products``.
     matrix : Load
         The first element.
-    vector : Load
-        The first element of the vector operand.
+    operand : Load
+        The first element of the other operand.
+    n_vectors : int
+        The number of columns of the other operand, which are adjacent.
+    distance : Const
+        The distance of its rows.
     result : Load
         The first element of the result, to which the product is added.
     """
@@ -91,13 +101,20 @@ class RowProduct(NamedTuple):
     n_columns: int
     matrix: Load
     stride: Const
-    vector: Load
+    operand: Load
+    n_vectors: int
+    distance: Const
     result: Load
 
     @property
+    def is_sum(self) -> bool:
+        """Whether the product sums over the rows."""
+        return self.function in SUMS
+
+    @property
     def of_rows(self) -> Load:
-        """First element of the vector with one element for each row."""
-        return self.result if self.function == "add_dots" else self.vector
+        """First element of the operand or result with one row for each row of the matrix."""
+        return self.operand if self.is_sum else self.result
 
     def in_block(self, first: Expr, n_rows: int) -> Loop:
         """Return the product of some rows."""
@@ -105,23 +122,45 @@ class RowProduct(NamedTuple):
         def from_first(load: Load) -> Load:
             return Load(load.buffer, (first, *load.index[1:]))
 
-        result, vector = self.result, self.vector
-        if self.function == "add_dots":
-            result = from_first(result)
+        result, operand = self.result, self.operand
+        if self.is_sum:
+            operand = from_first(operand)
         else:
-            vector = from_first(vector)
+            result = from_first(result)
         sizes = int64(self.n_columns), int64(n_rows)
-        arguments = (*sizes, from_first(self.matrix), self.stride, vector, RESULT)
+        of_matrix = (self.distance, int64(self.n_vectors)) if self.is_of_matrix else ()
+        arguments = (*sizes, from_first(self.matrix), self.stride, operand, *of_matrix, RESULT)
         return Loop((), (Call(result.buffer, result.index, self.function, arguments),))
+
+    @property
+    def is_of_matrix(self) -> bool:
+        """Whether the other operand is a matrix."""
+        return self.function in OF_MATRICES
+
+    def zeros(self) -> Loop:
+        """Return the loop that stores zeros in the result."""
+        domain, element = domain_of(self.result.buffer.shape)
+        return Loop(domain, (Store(self.result.buffer, element, const(0.0, "float64")),))
 
 
 def product_of(step: Step) -> RowProduct | None:
-    """Return the product that a step computes if the rows are the first axis of the matrix and of one vector."""
+    """Return the product that a step computes if the rows are the first axis of the matrix and of the operand or result."""
     if not isinstance(step, Loop) or not is_call(step) or step.domain or step.when is not None:
         return None
     [call] = step.body
-    if not isinstance(call, Call) or call.function != "dgemv":
+    if not isinstance(call, Call) or call.function not in ("dgemv", "dgemm"):
         return None
+    product = _of_vector(call) if call.function == "dgemv" else _of_matrix(call)
+    if product is None:
+        return None
+    are_rows = (
+        _starts_with_rows(product.matrix, int(product.stride.value), product.n_rows),
+        _starts_with_rows(product.of_rows, product.n_vectors, product.n_rows),
+    )
+    return product if all(are_rows) else None
+
+
+def _of_vector(call: Call) -> RowProduct | None:
     letter, n_columns, n_rows, _, matrix, stride, vector, distance, *_ = call.arguments
     if not (isinstance(n_columns, Const) and isinstance(n_rows, Const)):
         return None
@@ -129,20 +168,46 @@ def product_of(step: Step) -> RowProduct | None:
         return None
     assert isinstance(matrix, Load)
     assert isinstance(vector, Load)
-    product = RowProduct(
-        "add_dots" if letter == "T" else "add_rows",
+    function = "add_dots" if letter == "T" else "add_rows"
+    sizes = int(n_rows.value), int(n_columns.value)
+    result = Load(call.buffer, call.index)
+    return RowProduct(function, *sizes, matrix, stride, vector, 1, distance, result)
+
+
+def _of_matrix(call: Call) -> RowProduct | None:
+    """Return the product if both operands are in C order, apart from the transpose of a sum over the rows."""
+    letters, numbers = call.arguments[:2], call.arguments[2:]
+    n_vectors, n_outer, n_inner, _, operand, distance, matrix, stride, *_ = numbers
+    sizes = (n_vectors, n_outer, n_inner, distance, stride)
+    if not all(isinstance(size, Const) for size in sizes) or letters not in (
+        ("N", "N"),
+        ("N", "T"),
+    ):
+        return None
+    is_sum = letters == ("N", "T")
+    n_rows, n_columns = (n_inner, n_outer) if is_sum else (n_outer, n_inner)
+    few, size = min(n_columns.value, n_vectors.value), n_columns.value * n_vectors.value
+    if few < FEWEST_COLUMNS or 8 * size > MOST_BYTES:
+        return None
+    # All of the buffer, which can be a reshaped matrix.
+    if not _has_elements(call.buffer, int(n_outer.value * n_vectors.value)):
+        return None
+    return RowProduct(
+        "add_products" if is_sum else "set_products",
         int(n_rows.value),
         int(n_columns.value),
         matrix,
         stride,
-        vector,
+        operand,
+        int(n_vectors.value),
+        distance,
         Load(call.buffer, call.index),
     )
-    are_rows = (
-        _starts_with_rows(matrix, int(stride.value), product.n_rows),
-        _starts_with_rows(product.of_rows, 1, product.n_rows),
-    )
-    return product if all(are_rows) else None
+
+
+def _has_elements(buffer: Buffer, n: int) -> bool:
+    static = [size for size in buffer.shape if isinstance(size, int)]
+    return len(static) == len(buffer.shape) and prod(static) == n
 
 
 def _starts_with_rows(first: Load, stride: int, n_rows: int) -> bool:
@@ -167,8 +232,8 @@ def _group(steps: Sequence[Step], n_rows: int) -> Group | None:
     products = {k: product for k, step in enumerate(steps) if (product := product_of(step))}
     products = {k: product for k, product in products.items() if product.n_rows == n_rows}
     of_dots, of_rows = (
-        {product.matrix.buffer for product in products.values() if product.function == name}
-        for name in ("add_dots", "add_rows")
+        {product.matrix.buffer for product in products.values() if product.is_sum == is_sum}
+        for is_sum in (False, True)
     )
     shared = of_dots & of_rows
     members = {k for k, product in products.items() if product.matrix.buffer in shared}
@@ -265,7 +330,7 @@ def _is_by_row(steps: Sequence[Step]) -> bool:
 def _writes(step: Step) -> Iterator[Write]:
     product = product_of(step)
     if product is not None:
-        is_sum = product.function == "add_rows"
+        is_sum = product.is_sum
         yield Write(product.result.buffer, None if is_sum else 0, ps.add if is_sum else None)
         return
     assert isinstance(step, Loop)
@@ -283,7 +348,7 @@ def _reads(step: Step) -> Iterator[tuple[Buffer, set[int]]]:
     product = product_of(step)
     if product is not None:
         yield product.matrix.buffer, {0}
-        yield product.vector.buffer, {0} if product.function == "add_rows" else set()
+        yield product.operand.buffer, {0} if product.is_sum else set()
         return
     assert isinstance(step, Loop)
     for load in loads(step):
@@ -295,6 +360,8 @@ def _reads(step: Step) -> Iterator[tuple[Buffer, set[int]]]:
 def _block_rows(products: Sequence[RowProduct], n_rows: int) -> int | None:
     """Return the number of rows of a block, None if the rows are too long or there is no whole block."""
     columns = {product.matrix.buffer: product.n_columns for product in products}
+    of_matrix = [product for product in products if product.is_of_matrix]
+    columns |= {product.of_rows.buffer: product.n_vectors for product in of_matrix}
     row_bytes = 8 * sum(columns.values())
     if LANES * row_bytes > MOST_BYTES:
         return None
@@ -303,14 +370,16 @@ def _block_rows(products: Sequence[RowProduct], n_rows: int) -> int | None:
 
 
 def _blocks(steps: Sequence[Step], n_rows: int, counter: Buffer) -> list[Step]:
-    """Return the loop over the blocks, and the rows behind the last block."""
-    n = _block_rows([product for step in steps if (product := product_of(step))], n_rows)
+    """Return zeros for sums of products, the loop over the blocks, and the rows behind the last block."""
+    products = [product for step in steps if (product := product_of(step))]
+    n = _block_rows(products, n_rows)
     assert n is not None
+    zeros = [product.zeros() for product in products if product.function == "add_products"]
     first = times(Load(counter, ()), int64(n))
     whole = BlockLoop(counter, n_rows // n, tuple(_in_block(step, first, n) for step in steps))
     n_rest = n_rows % n
     rest = [_in_block(step, int64(n_rows - n_rest), n_rest) for step in steps] if n_rest else []
-    return [whole, *rest]
+    return [*zeros, whole, *rest]
 
 
 def _in_block(step: Step, first: Expr, n_rows: int) -> Loop:

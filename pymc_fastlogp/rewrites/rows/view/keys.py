@@ -29,6 +29,11 @@ MAX_DISTINCT_SHARE = 0.7
 # Rows drawn for the sample, with replacement.
 SAMPLE = 200_000
 
+# Columns of an array that are read before the others, which are skipped if all rows are distinct by the first.
+FIRST_COLUMNS = 16
+# Rows in which a column is compared before all rows are.
+FIRST_ROWS = 1024
+
 
 class Codes(NamedTuple):
     """Codes of the rows' keys, and the number of distinct keys.
@@ -65,13 +70,30 @@ class RowKeys:
         self._codes: dict[frozenset[int], Codes | None] = {}
 
     def add(self, array: np.ndarray) -> frozenset[int]:
-        """Add columns and return their numbers. The axes of the rows come first in ``array``."""
+        """Add columns and return their numbers. The axes of the rows come first in ``array``.
+
+        Columns are left out if all rows are distinct by the others: no further column changes the codes.
+        """
         if array.dtype.kind == "c":
             array = np.stack((array.real, array.imag), axis=-1)
         of_rows, of_columns = array.shape[: len(self.shape)], array.shape[len(self.shape) :]
         # Not -1, which fails for zero rows.
         columns = array.reshape(*of_rows, prod(of_columns))
-        return frozenset(self._number_of(columns[..., k]) for k in range(columns.shape[-1]))
+        numbers = range(columns.shape[-1])
+        first = self._add(columns, numbers[:FIRST_COLUMNS])
+        if len(numbers) > FIRST_COLUMNS * self.n_rows and self._are_distinct_by(first):
+            return first
+        return first | self._add(columns, numbers[FIRST_COLUMNS:])
+
+    def _add(self, columns: np.ndarray, numbers: Iterable[int]) -> frozenset[int]:
+        return frozenset(self._number_of(columns[..., k]) for k in numbers)
+
+    def _are_distinct_by(self, columns: frozenset[int]) -> bool:
+        """Return whether no two rows are equal in all of these columns."""
+        joint = Codes(np.zeros((1,) * len(self.shape), dtype="int32"), 1)
+        for codes in self._of_shapes(columns):
+            joint = combine(joint, codes)
+        return joint.n_cells == self.n_rows
 
     def _number_of(self, column: np.ndarray) -> int:
         """Return the number of a column; columns of the same memory share a number."""
@@ -106,7 +128,14 @@ class RowKeys:
         of_column = self._columns[column]
         first = np.unravel_index(np.broadcast_to(mask, self.shape).argmax(), self.shape)
         value = of_column[tuple(i if n > 1 else 0 for i, n in zip(first, of_column.shape))]
-        return bool(((bits(of_column) == bits(value)) | ~mask).all())
+
+        def is_same(rows: slice) -> bool:
+            """Return whether the column has the value at some rows of the mask, by the first axis."""
+            of_rows = of_column if of_column.shape[0] == 1 else of_column[rows]
+            is_in_mask = mask if mask.shape[0] == 1 else mask[rows]
+            return bool(((bits(of_rows) == bits(value)) | ~is_in_mask).all())
+
+        return is_same(slice(FIRST_ROWS)) and is_same(slice(FIRST_ROWS, None))
 
     def _joint_codes(self, columns: frozenset[int]) -> Codes | None:
         if self._is_sample_distinct(columns):
