@@ -144,19 +144,16 @@ def environment_table() -> Table:
 
 
 def threads_text() -> str:
-    """Return the default number of threads of a chain, for the default number of chains and for one chain."""
+    """Return the default number of threads of a chain, for several numbers of chains at a time."""
     if not is_supported():
         return "1: several threads need Linux on x86-64 or ARM"
-    from pymc_fastlogp._upstream.pymc_sample import cpu_count
-
-    n_chains = min(4, cpu_count())
     try:
-        several, one = (threads_per_chain(None, n) for n in (n_chains, 1))
+        four, two, one = (threads_per_chain(None, n) for n in (4, 2, 1))
     except ValueError as error:
         return str(error)
     if ENVIRONMENT_VARIABLE in os.environ:
         return f"{one}, from {ENVIRONMENT_VARIABLE}"
-    return f"{several} for {n_chains} chains at a time, {one} for one chain"
+    return f"{four} for four chains at a time, {two} for two, {one} for one"
 
 
 def version_of(package: str) -> str:

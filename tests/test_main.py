@@ -64,7 +64,7 @@ def test_table_says_how_gathers_are_made(decision, words, monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "2 for 4 chains at a time, 8 for one chain"),
+        ({}, "2 for four chains at a time, 4 for two, 8 for one"),
         ({"PYMC_FASTLOGP_THREADS": "3"}, "3, from PYMC_FASTLOGP_THREADS"),
         (
             {"PYMC_FASTLOGP_THREADS": "many"},
@@ -75,7 +75,6 @@ def test_table_says_how_gathers_are_made(decision, words, monkeypatch):
 @pytest.mark.skipif(not is_supported(), reason="threads need futex of Linux")
 def test_table_says_how_many_threads_a_chain_has(environment, expected, monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.sampling.threads.usable_cores", lambda: 8)
-    monkeypatch.setattr("pymc_fastlogp._upstream.pymc_sample.cpu_count", lambda: 8)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     cells = [[*column.cells] for column in environment_table().columns]

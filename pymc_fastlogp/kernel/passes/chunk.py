@@ -18,8 +18,9 @@ r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merg
 The chunks depend on the number of rows (:mod:`pymc_fastlogp.analysis.row_chunks`), not on the number of threads. So results are equal bit for bit for any
 number of threads, and without threads. Rows behind the last chunk are an ordinary loop.
 
-A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter needs a window of its
-target for each chunk: the range ``low, ..., low + w - 1`` of its index, which is known for constants.
+A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter by an ascending index needs
+none either if chunks start at group borders, which data decide. Another scatter needs a window of its target for each chunk: the range
+``low, ..., low + w - 1`` of its index, which is known for constants.
 
 Windows take time without threads, too: each element is set and merged once per chunk. A loop is split if this costs at most :data:`MERGING` of the
 time of the loop. Loops shorter than :data:`LONG` stay whole.
@@ -90,7 +91,7 @@ ROW = Index(0)
 def chunk_long_loops(program: Program) -> Program:
     """Split long loops into chunks of rows."""
     steps: list[Step] = []
-    scratch = list(program.scratch)
+    scratch, constants = [*program.scratch], [*program.constants]
     n_split = 0
     for step in program.steps:
         split = _split(step, n_split) if isinstance(step, Loop | BlockLoop) else None
@@ -100,7 +101,12 @@ def chunk_long_loops(program: Program) -> Program:
         n_split += 1
         steps += split.steps
         scratch += split.scratch
-    return replace(program, steps=tuple(steps), scratch=tuple(scratch)) if n_split else program
+        constants += split.constants
+    if not n_split:
+        return program
+    return replace(
+        program, steps=tuple(steps), scratch=tuple(scratch), constants=tuple(constants)
+    )
 
 
 class _Split(NamedTuple):
@@ -108,6 +114,7 @@ class _Split(NamedTuple):
 
     steps: list[Step]
     scratch: list[Buffer]
+    constants: list[Buffer]
 
 
 def _split(step: Loop | BlockLoop, number: int) -> _Split | None:
@@ -124,20 +131,75 @@ def _split(step: Loop | BlockLoop, number: int) -> _Split | None:
     for count in COUNTS:
         if n_units < count or time / count < CHUNK:
             continue
-        chunked = _Chunks(step, n_units, count, counter).of_step()
-        if chunked is None:
-            return None
-        # All lengths are static.
-        n_elements = sum(prod(n for n in x.shape if isinstance(n, int)) for x in chunked.scratch)
-        if n_elements * ELEMENT <= MERGING * time:
-            return chunked
+        for groups in (*_groups(step, count), None):
+            chunked = _Chunks(step, n_units, count, counter, groups).of_step()
+            if chunked is not None and _merge_time(chunked) <= MERGING * time:
+                return chunked
     return None
+
+
+class _Groups(NamedTuple):
+    """Groups of an ascending index, at whose borders chunks start.
+
+    Attributes
+    ----------
+    index : Load
+        The group of a row.
+    starts : tuple of int
+        The first row of each chunk, and the number of rows.
+    """
+
+    index: Load
+    starts: tuple[int, ...]
+
+
+def _groups(step: Loop | BlockLoop, count: int) -> list[_Groups]:
+    """Return the groups of the longest range by which a loop scatters, in a list; empty if no scatter has an ascending index."""
+    if isinstance(step, BlockLoop):
+        return []
+    found: dict[_Groups, int] = {}
+    for statement in step.body:
+        for index in statement.index if isinstance(statement, Accumulate) else ():
+            source = _source(index)
+            if source is None or source.index != (ROW,):
+                continue
+            facts = _facts(source.buffer)
+            starts = facts and facts.chunk_starts(count)
+            if facts is not None and starts:
+                found[_Groups(source, starts)] = facts.maximum - facts.minimum
+    return sorted(found, key=lambda x: -found[x])[:1]
+
+
+def _source(index: Expr) -> Load | None:
+    """Return the element that is an index, up to an offset and its dtype."""
+    source, _ = base_and_offset(index)
+    if isinstance(source, Compute) and isinstance(source.op, Cast):
+        [source] = source.args
+    return source if isinstance(source, Load) else None
+
+
+def _merge_time(split: "_Split") -> float:
+    """Return the approximate nanoseconds for the partial results of all chunks, which have static shapes."""
+    return ELEMENT * sum(prod(n for n in x.shape if isinstance(n, int)) for x in split.scratch)
 
 
 def _n_vectors(loop: Loop) -> int | None:
     """Return the number of whole vectors of rows, None if there are no rows or not a static number."""
     n_rows = loop.domain[0] if loop.domain else None
     return n_rows // LANES if isinstance(n_rows, int) else None
+
+
+def _n_rows(step: Loop | BlockLoop) -> int:
+    """Return the number of rows, which is static."""
+    if isinstance(step, Loop):
+        [n_rows, *_] = step.domain
+        assert isinstance(n_rows, int)
+        return n_rows
+    calls = (x for loop in loops_in([step]) for x in loop.body if isinstance(x, Call))
+    _, of_block, *_ = next(calls).arguments
+    assert isinstance(of_block, Const)
+    assert isinstance(step.length, int)
+    return int(of_block.value) * step.length
 
 
 def _is_splittable(loop: Loop) -> bool:
@@ -180,13 +242,25 @@ class _Partial(NamedTuple):
 class _Chunks:
     """The split of one loop over rows, or over blocks of rows."""
 
-    def __init__(self, step: Loop | BlockLoop, n_units: int, count: int, counter: Buffer):
+    def __init__(
+        self,
+        step: Loop | BlockLoop,
+        n_units: int,
+        count: int,
+        counter: Buffer,
+        groups: _Groups | None,
+    ):
         self.step = step
         self.when = step.when if isinstance(step, Loop) else None
         self.n_units = n_units
         self.count = count
         self.counter = counter
         self.chunk = Load(counter, ())
+        self.groups = groups
+        self.starts: Buffer | None = None
+        if groups is not None:
+            data = np.array(groups.starts, "int64").tobytes()
+            self.starts = Buffer(f"{counter.name}s", "int64", (count + 1,), Role.CONSTANT, data)
         self.partials: list[_Partial] = []
 
     def of_step(self) -> _Split | None:
@@ -194,18 +268,23 @@ class _Chunks:
         rows = self._rows(self.step) if isinstance(self.step, Loop) else self._blocks(self.step)
         if rows is None:
             return None
-        parallel = ParallelLoop(self.counter, self.count, (*self._starts(), rows), self.when)
+        steps = (*self._starts(), rows)
+        parallel = ParallelLoop(self.counter, self.count, steps, self.when, _n_rows(self.step))
         scratch = [partial.buffer for partial in self.partials]
-        rest = self._rest(self.step) if isinstance(self.step, Loop) else []
-        return _Split([parallel, *self._merges(), *rest], [self.counter, *scratch])
+        is_whole = isinstance(self.step, BlockLoop) or self.starts is not None
+        rest = [] if is_whole else self._rest(self.step)
+        constants = [] if self.starts is None else [self.starts]
+        return _Split([parallel, *self._merges(), *rest], [self.counter, *scratch], constants)
 
     def _rows(self, loop: Loop) -> Loop | None:
         """Return the loop over the rows of a chunk."""
         body = self._in_chunk(loop)
         if body is None:
             return None
+        first, behind = self._first_row(self.chunk), self._first_row(plus(self.chunk, ONE))
         n_rows = times(self._n_units_in_chunk(), int64(LANES))
-        first = times(self._first_unit(self.chunk), int64(LANES))
+        if self.starts is not None:
+            n_rows = minus(behind, first)
         return replace(loop, domain=(n_rows, *loop.domain[1:]), body=body, first=first)
 
     def _blocks(self, blocks: BlockLoop) -> BlockLoop | None:
@@ -244,17 +323,17 @@ class _Chunks:
         return None if window is None else self._add(loop, statement, (axes[0], *window))
 
     def _is_disjoint(self, loop: Loop, statement: Accumulate) -> bool:
-        """Return whether different rows have different elements, by an affine index of the row alone."""
+        """Return whether rows of different chunks have different elements, by an affine index of the row alone or by their groups."""
+        if self.groups is not None and self.groups.index in map(_source, statement.index):
+            return True
         indices = [Index(axis) for axis in range(len(loop.domain))]
         forms = [affine(i, indices) for i in statement.index]
         return any(form is not None and {*form.coefficients} == {ROW} for form in forms)
 
     def _window(self, index: Expr) -> tuple[int, int] | None:
         """Return the first element and the size of a window for a gathered index: the range of the index."""
-        source, _ = base_and_offset(index)
-        if isinstance(source, Compute) and isinstance(source.op, Cast):
-            [source] = source.args
-        facts = _facts(source.buffer) if isinstance(source, Load) else None
+        source = _source(index)
+        facts = source and _facts(source.buffer)
         return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)
 
     def _added_rows(self, call: Call) -> Call:
@@ -303,6 +382,12 @@ class _Chunks:
         """Return the number of the first vector or block of a chunk."""
         product = times(chunk, int64(self.n_units))
         return Compute(ps.int_div, (product, int64(self.count)), "int64")
+
+    def _first_row(self, chunk: Expr) -> Expr:
+        """Return the first row of a chunk."""
+        if self.starts is not None:
+            return Load(self.starts, (chunk,))
+        return times(self._first_unit(chunk), int64(LANES))
 
     def _n_units_in_chunk(self) -> Expr:
         return minus(self._first_unit(plus(self.chunk, ONE)), self._first_unit(self.chunk))
