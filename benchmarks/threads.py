@@ -1,4 +1,4 @@
-"""Threads of a chain: ``python -m benchmarks.threads [model ...] [--seconds S] [--rounds N] [--report]``.
+r"""Threads of a chain: ``python -m benchmarks.threads [model ...] [--seconds S] [--rounds N] [--report]``.
 
 Measured are the seconds of one evaluation of logp and gradient by one chain, with one and with two threads, in a native loop at 8 points. The two sides
 run in turn within each round, and ratios are formed round by round. Nothing else should run on the machine.
@@ -7,7 +7,7 @@ Predicted are more threads. A third side measures the chunks: it runs all chunks
 
 .. math::
 
-    S + \\sum_j \\frac{\\lceil K_j / p \\rceil}{K_j} P_j + (p - 1) F
+    S + \sum_j \frac{\lceil K_j / p \rceil}{K_j} P_j + (p - 1) F
 
 with the time :math:`P_j` of the :math:`K_j` chunks of loop :math:`j`, the time :math:`S` of one thread outside of these loops, and the time :math:`F` that two threads take longer
 than without the last term. So each further thread is assumed to cost as much as the second. The result is written to the JSON and to the table of the docs.
@@ -183,7 +183,9 @@ def main() -> None:
         date = datetime.now(UTC).date().isoformat()
         where = {"machine": machine(), "versions": versions()}
         RESULTS.write_text(json.dumps({"date": date, **where, "times": times}, indent=1) + "\n")
-    PAGE.write_text(insert_table(PAGE.read_text(), page_table(json.loads(RESULTS.read_text())), MARKER))
+    PAGE.write_text(
+        insert_table(PAGE.read_text(), page_table(json.loads(RESULTS.read_text())), MARKER)
+    )
 
 
 if __name__ == "__main__":

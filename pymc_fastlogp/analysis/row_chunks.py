@@ -6,9 +6,9 @@ With vectors of :math:`L` rows, :math:`n` rows have :math:`V = \lfloor n / L \rf
 
     \lfloor k V / K \rfloor, \dots, \lfloor (k + 1) V / K \rfloor - 1.
 
-So chunks differ by one vector at most, and fewer than :math:`L` rows remain.
+So chunks differ by one vector at most. The last chunk has the fewer than :math:`L` rows behind the last vector, too.
 
-Chunks of rows that are sorted by group may start at group borders instead. Then no group is in two chunks, and no row remains.
+Chunks of rows that are sorted by group may start at group borders instead. Then no group is in two chunks.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ SLACK = 0.1
 
 def chunk_starts(n_rows: int, count: int) -> list[int]:
     """Return the first row of each chunk, and the row behind the last chunk."""
-    return [k * (n_rows // LANES) // count * LANES for k in range(count + 1)]
+    return [*(k * (n_rows // LANES) // count * LANES for k in range(count)), n_rows]
 
 
 def starts_at_groups(index: np.ndarray, count: int) -> tuple[int, ...]:

@@ -79,9 +79,7 @@ class LogpCallback:
             raise FloatingPointError(f"the callback returned status {status} at this point")
         return float(logp[0]), gradient
 
-    def timer(
-        self, points: NDArray[np.float64], clock: Callable[[], float] = seconds_now
-    ) -> Timer:
+    def timer(self, points: NDArray[np.float64], clock: Callable[[], float] = seconds_now) -> Timer:
         """Return a function that times evaluations at the rows of ``points`` in turn.
 
         Parameters

@@ -119,7 +119,6 @@ class Kernels:
         rest = f", {outside} outside" if outside else ""
         return f"{inside} of {inside + outside} nodes of {graph} are in {kernels}{rest}."
 
-
     def chunks(self) -> str:
         """Return the loops that run in chunks as a sentence; empty if there are none."""
         if not self.rows_in_chunks:
@@ -127,7 +126,9 @@ class Kernels:
         counts = Counter(self.rows_in_chunks)
         loops = [f"{'a loop' if k == 1 else f'{k} loops'} over {n} rows" for n, k in counts.items()]
         verb = "runs" if [*counts.values()] == [1] else "run"
-        return f"{' and '.join(loops)} {verb} in chunks, which several threads can share.".capitalize()
+        return (
+            f"{' and '.join(loops)} {verb} in chunks, which several threads can share.".capitalize()
+        )
 
 
 # Deterministics are named if they take more than half of the draws, and more megabytes per 1000 draws than this.
