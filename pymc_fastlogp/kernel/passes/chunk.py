@@ -34,7 +34,7 @@ to a vector has a partial vector for each chunk.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple, TypeGuard
@@ -65,6 +65,7 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Load,
     Role,
     Size,
+    itemsize,
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -92,11 +93,13 @@ from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
 # Estimated nanoseconds of the longest team of a program with chunks, of any team, and of a chunk of the longest team. A chunk takes up to 0.2 us more
 # than its rows, besides its windows.
-LONG, SHORT, CHUNK = 40_000, 8_000, 10_000
+LONG, SHORT, CHUNK = 40_000, 5_000, 10_000
 # Nanoseconds to set one element of a window and to merge it.
 ELEMENT = 0.3
 # Nanoseconds of one multiplication of a product of rows, most of which are for the load of the matrix.
 MULTIPLICATION = 0.15
+# Bytes of a cache line.
+LINE = 64
 # Largest part of the time of a team for the windows of its chunks.
 MERGING = 0.03
 
@@ -223,7 +226,8 @@ def _split(team: Team, longest: float, number: int) -> _Split | None:
 
 def _merge_time(split: _Split) -> float:
     """Return the approximate nanoseconds for the partial results of all chunks, which have static shapes."""
-    return ELEMENT * sum(prod(n for n in x.shape if isinstance(n, int)) for x in split.scratch)
+    merges = (x.domain for x in split.steps if isinstance(x, Loop) for _ in x.body)
+    return ELEMENT * sum(prod(n for n in domain if isinstance(n, int)) for domain in merges)
 
 
 def _n_units(step: RowStep) -> int:
@@ -434,7 +438,7 @@ class _Chunks:
         # Behind the axis of the chunks.
         (_, *domain), (_, *element) = domain_of((self.count, *call.buffer.shape))
         buffer = self._partial(call.buffer, tuple(element), ps.add, tuple(domain))
-        return replace(call, buffer=buffer, index=(self.chunk, *[ZERO] * len(domain)))
+        return replace(call, buffer=buffer, index=self._element([ZERO] * len(domain)))
 
     def _add(
         self, loop: Loop, statement: Accumulate, window: tuple[int, int, int] | None
@@ -447,31 +451,35 @@ class _Chunks:
         }
         target = [*substitute_in_element(statement.index, moved.get)]
         domain = [loop.domain[axis.axis] for axis in inner]
-        element: list[Expr] = [self.chunk, *inner]
+        element: list[Expr] = [*inner]
         if window is not None:
             axis, low, size = window
             base, offset = base_and_offset(statement.index[axis])
             domain.insert(0, size)
-            element.insert(1, minus(base, int64(low)))
+            element.insert(0, minus(base, int64(low)))
             target[axis] = plus(Index(1), int64(low + offset))
         buffer = self._partial(statement.buffer, tuple(target), statement.op, tuple(domain))
-        return replace(statement, buffer=buffer, index=tuple(element))
+        return replace(statement, buffer=buffer, index=self._element(element))
 
     def _partial(self, *partial: Any) -> Buffer:
         """Return the buffer of partial results, given as the fields of :class:`_Partial`; equal ones are one buffer."""
         key = _Partial(*partial)
         if key not in self.partials:
-            name = f"{self.counter.name}p{len(self.partials)}"
-            shape = (self.count, *key.shape)
-            self.partials[key] = Buffer(name, key.target.dtype, shape, Role.SCRATCH)
+            name, dtype = f"{self.counter.name}p{len(self.partials)}", key.target.dtype
+            shape = self.count, *key.shape[:-1], _whole_lines((1, *key.shape)[-1], dtype)
+            self.partials[key] = Buffer(name, dtype, shape, Role.SCRATCH)
         return self.partials[key]
+
+    def _element(self, inside: Iterable[Expr], chunk: Expr | None = None) -> tuple[Expr, ...]:
+        """Return the index of a partial result of a chunk."""
+        return chunk or self.chunk, *(tuple(inside) or (ZERO,))
 
     def _sets(self) -> list[Loop]:
         """Return the loops that set the partial results of a chunk."""
         stores: dict[tuple[Size, ...], list[Statement]] = {}
         for partial, buffer in self.partials.items():
-            element: tuple[Expr, ...] = (self.chunk, *map(Index, range(len(partial.shape))))
-            store = Store(buffer, element, neutral(partial.op, buffer.dtype))
+            inside = map(Index, range(len(partial.shape)))
+            store = Store(buffer, self._element(inside), neutral(partial.op, buffer.dtype))
             stores.setdefault(partial.shape, []).append(store)
         return [Loop(domain, tuple(body), self.when) for domain, body in stores.items()]
 
@@ -479,10 +487,19 @@ class _Chunks:
         """Return the loops that merge the partial results of all chunks."""
         merges: dict[tuple[Size, ...], list[Statement]] = {}
         for partial, buffer in self.partials.items():
-            value = Load(buffer, tuple(map(Index, range(buffer.ndim))))
+            domain = self.count, *partial.shape
+            inside = map(Index, range(1, len(domain)))
+            value = Load(buffer, self._element(inside, Index(0)))
             merge = Accumulate(partial.target, partial.element, partial.op, value)
-            merges.setdefault(buffer.shape, []).append(merge)
+            merges.setdefault(domain, []).append(merge)
         return [Loop(domain, tuple(body), self.when) for domain, body in merges.items()]
+
+
+def _whole_lines(size: Size, dtype: str) -> int:
+    """Return the length of an axis, rounded up to whole cache lines: threads that write to one line wait for each other."""
+    assert isinstance(size, int)
+    per_line = LINE // itemsize(dtype)
+    return -(-size // per_line) * per_line
 
 
 def _is_disjoint(loop: Loop, statement: Accumulate, groups: _Groups | None) -> bool:
