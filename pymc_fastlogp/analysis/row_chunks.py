@@ -1,4 +1,4 @@
-r"""Chunks of rows: the split of a long loop, which depends on the number of rows, and on their groups, but not on the number of threads.
+r"""Chunks of rows: the split of a long loop. It depends on the number of rows and on their groups, not on the number of threads.
 
 With vectors of :math:`L` rows, :math:`n` rows have :math:`V = \lfloor n / L \rfloor` whole vectors. Of :math:`K` chunks, chunk :math:`k` has the vectors
 

@@ -128,11 +128,11 @@ def test_a_loop_becomes_chunks():
     loop sub(k0s0[add(k0[], 1)], k0s0[k0[]]) from k0s0[k0[]]:
         %0 = load k0[]
         %1 = load k0s0[%0]
-        %3 = load x0[i0]
-        k0p0[%0, 0] add= %3
+        %4 = load x0[i0]
+        k0p0[%0, 0] add= %4
 loop 4:
-    %1 = load k0p0[i0, 0]
-    y0[] add= %1
+    %2 = load k0p0[i0, 0]
+    y0[] add= %2
 """
     )
 

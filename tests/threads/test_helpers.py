@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
 from textwrap import dedent
 
 import numpy as np
@@ -302,3 +303,23 @@ def test_refuses_other_words(monkeypatch):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "many")
     with pytest.raises(ValueError, match="PYMC_FASTLOGP_THREADS is 'many'"):
         n_helpers(None)
+
+
+def test_each_thread_claims_its_share_first():
+    """A thread runs about the same chunks in each evaluation, whose data are in its caches."""
+    compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=1)
+    team = helpers.Helpers(1, compiled.compiled_logp_func._called)
+    first: dict[int, int] = {}
+    ready = threading.Barrier(2, timeout=PATIENCE)
+
+    @CFUNCTYPE(None, c_void_p, c_int64)
+    def task(_, number):
+        if threading.get_ident() not in first:
+            first[threading.get_ident()] = number
+            ready.wait()
+
+    run = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)(team._functions.run)
+    run(team._words.ctypes.data, cast(task, c_void_p), None, 8)
+    team.close()
+    assert sorted(first.values()) == [0, 4]
+    assert first[threading.get_ident()] == 0
