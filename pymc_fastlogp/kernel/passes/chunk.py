@@ -293,7 +293,7 @@ class _Groups(NamedTuple):
 
     Attributes
     ----------
-    index : Load
+    of_row : Load
         The group of a row.
     starts : tuple of int
         The first row of each chunk, and the number of rows.
@@ -301,7 +301,7 @@ class _Groups(NamedTuple):
         Range of the index.
     """
 
-    index: Load
+    of_row: Load
     starts: tuple[int, ...]
     n_groups: int
 
@@ -504,7 +504,7 @@ def _whole_lines(size: Size, dtype: str) -> int:
 
 def _is_disjoint(loop: Loop, statement: Accumulate, groups: _Groups | None) -> bool:
     """Return whether rows of different chunks have different elements, by an affine index of the row alone or by their groups."""
-    if groups is not None and groups.index in map(_source, statement.index):
+    if groups is not None and groups.of_row in map(_source, statement.index):
         return True
     indices = [Index(axis) for axis in range(len(loop.domain))]
     forms = [affine(i, indices) for i in statement.index]
@@ -514,5 +514,5 @@ def _is_disjoint(loop: Loop, statement: Accumulate, groups: _Groups | None) -> b
 def _window(index: Expr) -> tuple[int, int] | None:
     """Return the first element and the size of a window for a gathered index: the range of the index."""
     source = _source(index)
-    facts = source and _facts(source.buffer)
+    facts = None if source is None else _facts(source.buffer)
     return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)
