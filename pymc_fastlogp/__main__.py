@@ -23,6 +23,7 @@ from pymc_fastlogp import patching
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.file_cache import UNFINISHED, BoundedFiles, is_private
 from pymc_fastlogp.kernel.native.target import uses_gathers
+from pymc_fastlogp.kernel.threads.protocol import is_supported
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.models.validate import why_off
 from pymc_fastlogp.registration import (
@@ -33,6 +34,8 @@ from pymc_fastlogp.registration import (
     untested_reason,
 )
 from pymc_fastlogp.rules import GRAPH_RULES, RULES, GraphRule, Rule
+from pymc_fastlogp.sampling.threads import ENVIRONMENT_VARIABLE, threads_per_chain
+from pymc_fastlogp.sampling.usable_cores import usable_cores
 from pymc_fastlogp.tables import query_cache
 
 ALL_RULES: tuple[Rule | GraphRule, ...] = (*RULES, *GRAPH_RULES)
@@ -134,10 +137,25 @@ def environment_table() -> Table:
     table.add_row("CPU", f"{llvm.get_host_cpu_name()} ({platform.machine()})")
     table.add_row("vector width", f"{vector_bits(llvm.get_host_cpu_features())} bits")
     table.add_row("gathers", "by instruction" if uses_gathers() else "one load for each lane")
+    table.add_row("usable cores", str(usable_cores()))
+    table.add_row("threads per chain", threads_text())
     table.add_row("enabled", "yes" if is_enabled() else f"no: {why_off()}")
     table.add_row("patched", ", ".join(patching.patched_names()) or "nothing")
     table.add_row("optimizer_excluding", pytensor.config.optimizer_excluding or "nothing")
     return table
+
+
+def threads_text() -> str:
+    """Return the default number of threads of a chain, for several numbers of chains at a time."""
+    if not is_supported():
+        return "1: several threads need Linux on x86-64 or ARM"
+    try:
+        four, two, one = (threads_per_chain(None, n) for n in (4, 2, 1))
+    except ValueError as error:
+        return str(error)
+    if ENVIRONMENT_VARIABLE in os.environ:
+        return f"{one}, from {ENVIRONMENT_VARIABLE}"
+    return f"{four} for four chains at a time, {two} for two, {one} for one"
 
 
 def version_of(package: str) -> str:

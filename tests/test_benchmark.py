@@ -514,3 +514,28 @@ def test_names_of_unknown_models_are_refused():
 @pytest.mark.skipif(sys.platform == "win32", reason="its processor time is too coarse")
 def test_time_that_other_programs_take_does_not_count():
     assert seconds_now is time.process_time
+
+
+def test_numbers_of_threads_are_sides_of_the_result():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=20_000)
+    with pm.Model() as model:
+        pm.Bernoulli(
+            "y", logit_p=pm.Normal("a") + pm.Normal("b") * x, observed=rng.integers(2, size=x.size)
+        )
+    result = benchmark(model, rounds=3, seconds_per_round=0.001, wait=False, threads=(1, 2))
+    assert [*result.seconds] == ["off", "on", "1 thread", "2 threads"]
+    assert {len(seconds) for seconds in result.seconds.values()} == {3}
+    assert [*result.table()["side"]] == [*result.seconds]
+    assert BenchmarkResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_a_number_of_threads_below_one_is_refused(model):
+    with pytest.raises(ValueError, match="threads is 0"):
+        benchmark(model, wait=False, threads=(0,))
+
+
+def test_times_of_threads_are_wall_times(callback):
+    points = legal_points(callback, 0)
+    ticks = itertools.count()
+    assert callback.timer(points, lambda: float(next(ticks)))(3) == 1.0

@@ -19,6 +19,7 @@ import pymc_fastlogp
 from pymc_fastlogp import explain, verify
 from pymc_fastlogp.decisions import Refusal, collected
 from pymc_fastlogp.explanation import drawing, kernels
+from pymc_fastlogp.explanation.result import Kernels
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.rewrites.rows import refusals
 
@@ -615,3 +616,34 @@ def test_memory_of_draws_is_not_said_of_lengths_that_may_change():
         pm.Deterministic("mu", pm.Normal("a") * x)
     assert explain(model).stored == {"a": 1, "mu": 2000}
     assert explain(model, freeze_model=False).stored == {}
+
+
+def long_likelihood(n):
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(50, size=n), rng.normal(size=n)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=50), pm.Normal("b")
+        pm.Bernoulli("y", logit_p=a[group] + b * x, observed=rng.integers(2, size=n))
+    return model
+
+
+def test_long_loops_are_said_to_run_in_chunks():
+    explanation = explain(long_likelihood(20_000))
+    # One of them checks the linear predictor.
+    assert explanation.kernels.rows_in_chunks == (20_000, 20_000)
+    sentence = "2 loops over 20000 rows run in chunks, which several threads can share."
+    assert explanation.sentences()[-1] == sentence
+    assert explanation.to_dict()["kernels"]["rows_in_chunks"] == [20_000, 20_000]
+
+
+def test_nothing_is_said_of_chunks_without_long_loops():
+    explanation = explain(long_likelihood(500))
+    assert explanation.kernels.rows_in_chunks == ()
+    assert not any("chunks" in sentence for sentence in explanation.sentences())
+
+
+def test_several_loops_in_chunks_are_one_sentence():
+    found = Kernels("logp", (3,), (), rows_in_chunks=(900, 900, 40))
+    assert found.chunks() == (
+        "2 loops over 900 rows and a loop over 40 rows run in chunks, which several threads can share."
+    )

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import pymc_fastlogp
 from pymc_fastlogp.__main__ import PACKAGES, environment_table, main, vector_bits
+from pymc_fastlogp.kernel.threads.protocol import is_supported
 from pymc_fastlogp.rules import GRAPH_RULES, RULES
 from tests.conftest import with_flags
 
@@ -58,6 +59,26 @@ def test_table_says_how_gathers_are_made(decision, words, monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.__main__.uses_gathers", lambda: decision)
     cells = [[*column.cells] for column in environment_table().columns]
     assert dict(zip(*cells, strict=True))["gathers"] == words
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "2 for four chains at a time, 4 for two, 8 for one"),
+        ({"PYMC_FASTLOGP_THREADS": "3"}, "3, from PYMC_FASTLOGP_THREADS"),
+        (
+            {"PYMC_FASTLOGP_THREADS": "many"},
+            "PYMC_FASTLOGP_THREADS is 'many': give a number of threads from 1.",
+        ),
+    ],
+)
+@pytest.mark.skipif(not is_supported(), reason="threads need futex of Linux")
+def test_table_says_how_many_threads_a_chain_has(environment, expected, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.sampling.threads.usable_cores", lambda: 8)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    cells = [[*column.cells] for column in environment_table().columns]
+    assert dict(zip(*cells, strict=True))["threads per chain"] == expected
 
 
 @pytest.fixture

@@ -41,11 +41,11 @@ model {
 """
 
 
-def simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return group, regressor and count of every row; the true alpha is 3."""
     rng = np.random.default_rng(data.SEED)
-    grouped = data.varying_intercept(rng, rows=ROWS, groups=GROUPS, mean=1.0)
-    rate = np.exp(grouped.eta) * rng.gamma(3.0, 1 / 3.0, size=ROWS)
+    grouped = data.varying_intercept(rng, rows=rows, groups=GROUPS, mean=1.0)
+    rate = np.exp(grouped.eta) * rng.gamma(3.0, 1 / 3.0, size=rows)
     return grouped.group, grouped.x, rng.poisson(rate)
 
 
@@ -54,8 +54,8 @@ def stan_data() -> dict:
     return {"N": ROWS, "J": GROUPS, "group": group + 1, "x": x, "y": y}
 
 
-def make() -> pm.Model:
-    group, x, y = simulate()
+def make(rows: int = ROWS) -> pm.Model:
+    group, x, y = simulate(rows)
     with pm.Model(coords={"group": range(GROUPS)}) as model:
         index = pm.Data("group_index", group)
         regressor = pm.Data("x", x)

@@ -40,11 +40,11 @@ model {
 """
 
 
-def simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return group, regressor and category (0 to 4) of every row."""
     rng = np.random.default_rng(data.SEED)
-    grouped = data.varying_intercept(rng, rows=ROWS, groups=GROUPS, mean=0.0)
-    latent = grouped.eta + rng.logistic(size=ROWS)
+    grouped = data.varying_intercept(rng, rows=rows, groups=GROUPS, mean=0.0)
+    latent = grouped.eta + rng.logistic(size=rows)
     return grouped.group, grouped.x, np.searchsorted(CUTPOINTS, latent)
 
 
@@ -53,8 +53,8 @@ def stan_data() -> dict:
     return {"N": ROWS, "J": GROUPS, "group": group + 1, "x": x, "y": y + 1}
 
 
-def make() -> pm.Model:
-    group, x, y = simulate()
+def make(rows: int = ROWS) -> pm.Model:
+    group, x, y = simulate(rows)
     with pm.Model(coords={"group": range(GROUPS), "cutpoint": range(len(CUTPOINTS))}) as model:
         index = pm.Data("group_index", group)
         regressor = pm.Data("x", x)

@@ -44,11 +44,11 @@ model {
 """
 
 
-def simulate() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulate(rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return group, regressor and outcome of every row; the true nu is 4."""
     rng = np.random.default_rng(data.SEED)
-    grouped = data.varying_intercept(rng, rows=ROWS, groups=GROUPS, mean=1.0)
-    return grouped.group, grouped.x, grouped.eta + 0.7 * rng.standard_t(4, size=ROWS)
+    grouped = data.varying_intercept(rng, rows=rows, groups=GROUPS, mean=1.0)
+    return grouped.group, grouped.x, grouped.eta + 0.7 * rng.standard_t(4, size=rows)
 
 
 def stan_data() -> dict:
@@ -56,8 +56,8 @@ def stan_data() -> dict:
     return {"N": ROWS, "J": GROUPS, "group": group + 1, "x": x, "y": y}
 
 
-def make() -> pm.Model:
-    group, x, y = simulate()
+def make(rows: int = ROWS) -> pm.Model:
+    group, x, y = simulate(rows)
     with pm.Model(coords={"group": range(GROUPS)}) as model:
         index = pm.Data("group_index", group)
         regressor = pm.Data("x", x)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_fastlogp.analysis.row_chunks import COUNTS, starts_at_groups
+
 # The largest number of lanes of a vector: larger distances between equal elements are not distinguished.
 FAR = 16
 
@@ -38,6 +40,8 @@ class IndexFacts:
         Whether the elements are ``minimum, minimum + 1, ...`` in C order.
     neighbors : Neighbors, optional
         Relation between consecutive elements, for an array with one axis.
+    starts : tuple of tuple of int
+        For an ascending array with one axis the first rows of chunks that start at group borders, as of :func:`~pymc_fastlogp.analysis.row_chunks.starts_at_groups`.
     """
 
     minimum: int
@@ -45,6 +49,11 @@ class IndexFacts:
     is_unique: bool = False
     is_range: bool = False
     neighbors: Neighbors | None = None
+    starts: tuple[tuple[int, ...], ...] = ()
+
+    def chunk_starts(self, count: int) -> tuple[int, ...]:
+        """Return the first row of each of some chunks at group borders, and the number of rows; empty if groups are too long."""
+        return next((x for x in self.starts if len(x) == count + 1), ())
 
 
 def index_facts(data: np.ndarray) -> IndexFacts | None:
@@ -62,7 +71,14 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
         is_unique=np.unique(flat).size == flat.size,
         is_range=bool(np.all(steps == 1)),
         neighbors=neighbors_of(data) if data.ndim == 1 else None,
+        starts=_starts(data) if data.ndim == 1 and np.all(steps >= 0) else (),
     )
+
+
+def _starts(ascending: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return the first rows of chunks at group borders, for each possible number of chunks."""
+    found = (starts_at_groups(ascending, count) for count in COUNTS)
+    return tuple(starts for starts in found if starts)
 
 
 def neighbors_of(vector: np.ndarray) -> Neighbors:

@@ -79,13 +79,15 @@ class LogpCallback:
             raise FloatingPointError(f"the callback returned status {status} at this point")
         return float(logp[0]), gradient
 
-    def timer(self, points: NDArray[np.float64]) -> Timer:
+    def timer(self, points: NDArray[np.float64], clock: Callable[[], float] = seconds_now) -> Timer:
         """Return a function that times evaluations at the rows of ``points`` in turn.
 
         Parameters
         ----------
         points : ndarray, shape (n_points, n_dim)
             Points with finite logp and gradient.
+        clock : callable
+            Function that returns seconds; by default the CPU time of this process, all threads.
 
         Returns
         -------
@@ -97,7 +99,7 @@ class LogpCallback:
         repeat = _repeat()
 
         def seconds(n: int) -> float:
-            start = seconds_now()
+            start = clock()
             failures = repeat(
                 n,
                 self.address,
@@ -108,7 +110,7 @@ class LogpCallback:
                 logp.ctypes.data,
                 self.user_data,
             )
-            elapsed = seconds_now() - start
+            elapsed = clock() - start
             if failures:
                 raise FloatingPointError(f"{failures} of {n} timed evaluations failed")
             return elapsed

@@ -1,13 +1,15 @@
 """The public :func:`benchmark`: compile a model with the plugin off and on, and time both in turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_fastlogp.benchmarking.clock import seconds_now
 from pymc_fastlogp.benchmarking.pairing import pinned, time_in_turn
 from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.wait import SECONDS, measure_wait
@@ -16,6 +18,8 @@ from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.validate import nowhere_finite, refuse_discrete, validated_model
 from pymc_fastlogp.patching import unpatched
+from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+from pymc_fastlogp.sampling.threads import threads_per_chain
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ def benchmark(
     freeze_model: bool = True,
     wait: bool = True,
     seconds: float = SECONDS,
+    threads: Sequence[int] = (),
 ) -> BenchmarkResult:
     """Time one evaluation of logp and gradient with the plugin off and on, and the wait of a user.
 
@@ -68,11 +73,14 @@ def benchmark(
         Whether to measure the wait, too; cloudpickle must then be able to pickle the model.
     seconds : float
         Time of the whole benchmark, of which the processes get at least a half. The two compilations before are not stopped.
+    threads : sequence of int
+        Numbers of threads of a chain. Each number is a further side, such as ``"2 threads"``, compiled by :func:`pymc_fastlogp.compile_pymc_model`. All sides
+        then take wall time instead of CPU time, and none is pinned to a core. The machine should have no other work.
 
     Returns
     -------
     BenchmarkResult
-        Times of an evaluation for the sides ``"off"`` and ``"on"``, and waits for the ways ``"off"``, ``"import"`` (import alone)
+        Times of an evaluation for the sides ``"off"`` and ``"on"``, and for each number of ``threads``; and waits for the ways ``"off"``, ``"import"`` (import alone)
         and ``"sample"`` (:func:`pymc_fastlogp.sample`). A ratio above 1 means that the plugin helps.
 
     Raises
@@ -80,7 +88,7 @@ def benchmark(
     TypeError
         If there is no PyMC model.
     ValueError
-        If the model has no continuous or any discrete free variable, ``rounds`` is below 1, or no initial
+        If the model has no continuous or any discrete free variable, ``rounds`` or a number of ``threads`` is below 1, or no initial
         point has a finite logp.
     RuntimeError
         If the plugin cannot be switched on, for example with untested versions of PyMC and PyTensor, or the wait cannot
@@ -102,7 +110,8 @@ def benchmark(
         raise ValueError(f"rounds is {rounds}: at least one is needed.")
     model = validated_model("benchmark", model, freeze_model=freeze_model)
     refuse_discrete(model)
-    timing = 2 * rounds * seconds_per_round
+    helpers = {n: threads_per_chain(n, 1) - 1 for n in threads}
+    timing = (2 + len(helpers)) * rounds * seconds_per_round
     expected = f"at most about {seconds:.0f} s" if wait else f"{timing:.2g} s"
     begin = monotonic()
     with progress_line("benchmark") as show_line:
@@ -115,6 +124,10 @@ def benchmark(
         for side in ("off", "on"):
             show(f"compiling with the plugin {side}")
             compiled.append(compile_model(model, side, freeze_model=freeze_model))
+        with_threads = {
+            _side(n): compile_with_helpers(model, n_helpers, freeze_model=freeze_model)
+            for n, n_helpers in helpers.items()
+        }
         show(f"timing logp and gradient for {timing:.2g} s")
         try:
             result = time_compiled(
@@ -123,6 +136,7 @@ def benchmark(
                 seconds_per_round=seconds_per_round,
                 seed=seed,
                 dtype=np.result_type(*(x.dtype for x in model.continuous_value_vars)).name,
+                with_threads=with_threads,
             )
         except (FloatingPointError, ValueError) as error:
             is_finite = isinstance(error, ValueError) and str(error) != nowhere_finite()
@@ -134,6 +148,11 @@ def benchmark(
         left = max(seconds / 2, seconds - (monotonic() - begin))
         waits = measure_wait(model, freeze_model=freeze_model, seconds=left, show=show)
     return replace(result, wait=waits)
+
+
+def _side(n_threads: int) -> str:
+    """Return the name of a side with a number of threads."""
+    return f"{n_threads} thread{'s' if n_threads > 1 else ''}"
 
 
 def _causes(model: "pm.Model", seed: int) -> list[str]:
@@ -154,6 +173,7 @@ def time_compiled(
     seconds_per_round: float,
     seed: int,
     dtype: str = "float64",
+    with_threads: Mapping[str, Any] | None = None,
 ) -> BenchmarkResult:
     """Time two models compiled by nutpie (Numba backend), as :func:`benchmark` does.
 
@@ -165,6 +185,8 @@ def time_compiled(
         As for :func:`benchmark`.
     dtype : str
         Precision of the variables.
+    with_threads : mapping of str to CompiledModel, optional
+        Further sides, whose kernels run on several threads. All sides then take wall time.
 
     Raises
     ------
@@ -177,11 +199,14 @@ def time_compiled(
     """
     from pymc_fastlogp.benchmarking.native import LogpCallback
 
-    callbacks = {"off": LogpCallback.from_compiled(off), "on": LogpCallback.from_compiled(on)}
+    sides = {"off": off, "on": on, **(with_threads or {})}
+    callbacks = {side: LogpCallback.from_compiled(x) for side, x in sides.items()}
     points = legal_points(callbacks["off"], seed)
-    check_agreement(callbacks["on"].evaluate, callbacks["off"].evaluate, points.astype(dtype))
-    timers = {side: callback.timer(points) for side, callback in callbacks.items()}
-    with pinned():
+    for side in list(sides)[1:]:
+        check_agreement(callbacks[side].evaluate, callbacks["off"].evaluate, points.astype(dtype))
+    clock = perf_counter if with_threads else seconds_now
+    timers = {side: callback.timer(points, clock) for side, callback in callbacks.items()}
+    with nullcontext() if with_threads else pinned():
         seconds = time_in_turn(timers, rounds=rounds, seconds_per_round=seconds_per_round)
     return BenchmarkResult(n_dim=points.shape[1], seconds=seconds)
 

@@ -10,12 +10,15 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.graph.traversal import ancestors, apply_ancestors, io_toposort
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.explanation.result import Kernels, Outside
+from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.graph.region import attempts, regions
+from pymc_fastlogp.kernel.ir.loops import ParallelLoop
+from pymc_fastlogp.kernel.ir.traversal import sequential_loops
 from pymc_fastlogp.kernel.lower import is_supported
 from pymc_fastlogp.kernel.lower.table import lowering_of
 from pymc_fastlogp.registration import is_excluded
@@ -55,15 +58,24 @@ def kernels_of(terms: Sequence[TensorVariable], value_vars: Sequence[TensorVaria
     if is_excluded(KERNEL_RULE):
         excluded = _counted((node, EXCLUDED) for node in fgraph.apply_nodes)
         return Kernels(graph, (), excluded, n_like_others)
-    n_nodes, outside = [], []
+    n_nodes, outside, in_chunks = [], [], []
     for region in regions(fgraph, is_supported):
-        for nodes, reason, _ in attempts(fgraph, region):
+        for nodes, reason, results in attempts(fgraph, region):
             if reason:
                 outside += [(node, reason) for node in nodes]
             else:
                 n_nodes.append(len(nodes))
+                in_chunks += _rows_in_chunks(results)
     outside += [(x, why_unsupported(x)) for x in fgraph.apply_nodes if not is_supported(x)]
-    return Kernels(graph, tuple(n_nodes), _counted(outside), n_like_others)
+    return Kernels(graph, tuple(n_nodes), _counted(outside), n_like_others, tuple(in_chunks))
+
+
+def _rows_in_chunks(results: Sequence[tuple[Variable, Variable]]) -> list[int]:
+    """Return the number of rows of each loop of a kernel that runs in chunks; ``results`` are variables and their replacements."""
+    nodes = apply_ancestors([new for _, new in results])
+    [op] = {node.op for node in nodes if isinstance(node.op, FusedKernel)}
+    steps = op.build_program().steps
+    return [loop.n_rows for loop in sequential_loops(steps) if isinstance(loop, ParallelLoop)]
 
 
 def _representatives(terms: Sequence[TensorVariable]) -> list[TensorVariable]:

@@ -1,5 +1,6 @@
 """Result of :func:`~pymc_fastlogp.explain`: plain data, sentences and a table."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -91,12 +92,15 @@ class Kernels:
         Nodes outside of kernels.
     n_like_others : int
         Number of terms of the log density that were left out, because each has the same operations as a counted term.
+    rows_in_chunks : tuple of int
+        Number of rows of each loop that runs in chunks of rows, which several threads can share.
     """
 
     graph: str
     n_nodes: tuple[int, ...]
     outside: tuple[Outside, ...]
     n_like_others: int = 0
+    rows_in_chunks: tuple[int, ...] = ()
 
     def sentence(self) -> str:
         """Return the number of nodes in kernels as a sentence."""
@@ -111,6 +115,17 @@ class Kernels:
         kernels = "one kernel" if len(self.n_nodes) == 1 else f"{len(self.n_nodes)} kernels"
         rest = f", {outside} outside" if outside else ""
         return f"{inside} of {inside + outside} nodes of {graph} are in {kernels}{rest}."
+
+    def chunks(self) -> str:
+        """Return the loops that run in chunks as a sentence; empty if there are none."""
+        if not self.rows_in_chunks:
+            return ""
+        counts = Counter(self.rows_in_chunks)
+        loops = [f"{'a loop' if k == 1 else f'{k} loops'} over {n} rows" for n, k in counts.items()]
+        verb = "runs" if [*counts.values()] == [1] else "run"
+        return (
+            f"{' and '.join(loops)} {verb} in chunks, which several threads can share.".capitalize()
+        )
 
 
 # Deterministics are named if they take more than half of the draws, and more megabytes per 1000 draws than this.
@@ -182,6 +197,7 @@ class Explanation(Shown):
                 "n_nodes": list(self.kernels.n_nodes),
                 "outside": [asdict(outside) for outside in self.kernels.outside],
                 "n_like_others": self.kernels.n_like_others,
+                "rows_in_chunks": list(self.kernels.rows_in_chunks),
             },
             "effects": dict(self.effects),
             "stored": dict(self.stored),
@@ -218,7 +234,7 @@ class Explanation(Shown):
         return frame.astype({"rows_before": "Int64", "rows_after": "Int64"})
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each likelihood over a table, for each likelihood and potential or several that are alike, and one about kernels."""
+        """Return a sentence for each likelihood over a table, for each likelihood and potential or several that are alike, one about kernels, and one about their loops in chunks."""
         said = {
             name: (rows[0].kind, [(_rows_of(rows),)])
             for name, rows in self._by_variable().items()
@@ -231,6 +247,7 @@ class Explanation(Shown):
                 for names, kind, [(text,)] in group_similar(said)
             ),
             self.kernels.sentence(),
+            *filter(None, [self.kernels.chunks()]),
         ]
 
     def table(self) -> pd.DataFrame:

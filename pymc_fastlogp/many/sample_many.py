@@ -35,7 +35,7 @@ REFUSED = {
     "return_inferencedata": "fits are DataTrees",
 }
 # Arguments of `sample` in a worker.
-IN_WORKER: dict[str, Any] = {"cores": 1, "quiet": True, "progressbar": False}
+IN_WORKER: dict[str, Any] = {"cores": 1, "threads": 1, "quiet": True, "progressbar": False}
 
 
 def sample_many(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
-from pymc_fastlogp.sampling.compile_model import compile_pymc_model, compiled_record
+from pymc_fastlogp.sampling.compile_model import compile_with_helpers, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
 from pymc_fastlogp.sampling.progress import progress_of
@@ -69,11 +69,11 @@ def compiled_model(
     threads: int | None,
 ) -> Any:
     """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes; ``reduced`` is the model without tables."""
+    helpers = n_helpers(threads, min(_cores_and_chains(arguments)), arguments["cores"])
     request = library_request(model, arguments, reparametrize=reparametrize, reduced=reduced)
     if request is None:
         options = _compile_options(arguments, reparametrize=reparametrize)
-        return compile_pymc_model(model, threads=threads, **options)
-    helpers = n_helpers(threads, min(_cores_and_chains(arguments)))
+        return compile_with_helpers(model, helpers, **options)
     return library_model(compiled_record(request), helpers)
 
 

@@ -54,8 +54,8 @@ def compile_pymc_model(
         Whether effects of groups are reparametrized from their data, see :func:`~pymc_fastlogp.reparametrize`, and correlated
         parameters are sampled in linear coordinates in which they are uncorrelated. Freezes data.
     threads : int, optional
-        Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
-        Results do not depend on the number. Helper threads serve as many chains as the CPUs of the process allow, and end with the model.
+        Threads per chain for long loops over rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or else a sixth of the usable cores, for
+        the six chains of ``nutpie.sample``. Results do not depend on the number. Helper threads serve as many chains as the cores allow, and end with the model.
 
     Returns
     -------
@@ -81,6 +81,36 @@ def compile_pymc_model(
     >>> gradient
     array([-0., -1.])
     """
+    return compile_with_helpers(
+        model,
+        n_helpers(threads),
+        backend=backend,
+        gradient_backend=gradient_backend,
+        initial_points=initial_points,
+        jitter_rvs=jitter_rvs,
+        default_initialization_strategy=default_initialization_strategy,
+        var_names=var_names,
+        freeze_model=freeze_model,
+        reparametrize=reparametrize,
+        **kwargs,
+    )
+
+
+def compile_with_helpers(
+    model: "pm.Model | None",
+    helpers: int,
+    *,
+    backend: str = "numba",
+    gradient_backend: str | None = None,
+    initial_points: Mapping[Any, Any] | None = None,
+    jitter_rvs: set | None = None,
+    default_initialization_strategy: str = "support_point",
+    var_names: Iterable[str] | None = None,
+    freeze_model: bool | None = None,
+    reparametrize: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Compile a model as :func:`compile_pymc_model` does, with a number of helper threads for all chains."""
     request = request_of(
         model_with_variables("compile_pymc_model", model),
         initial_points=initial_points,
@@ -99,7 +129,6 @@ def compile_pymc_model(
         return _compiled_by_nutpie(request, backend=backend, **kwargs)
     if gradient_backend is not None and gradient_backend.lower() != "pytensor":
         raise ValueError(f"gradient_backend is {gradient_backend!r}: use 'pytensor' with Numba.")
-    helpers = n_helpers(threads)
     compiled = compiled_record(request)
     from pymc_fastlogp.compilation.nutpie_model import nutpie_model_of
 

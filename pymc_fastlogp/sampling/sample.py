@@ -122,9 +122,9 @@ def sample(
         A new or empty folder, for draws that do not fit into memory. nutpie writes them there in zarr format, and the result reads
         them when they are used. ``nuts={"zarr_store": ...}`` accepts any store of ``nutpie.zarr_store``.
     threads : int, optional
-        Threads per chain for loops over many rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or 1.
-        Draws do not depend on the number. Ignored if ``pm.sample`` samples the model.
-        With ``workers``, threads per worker; by default those of each worker of Dask.
+        Threads per chain for long loops over rows; by default the environment variable ``PYMC_FASTLOGP_THREADS``, or else ``cores``, by default all cores
+        that the process may use, divided by the number of chains that run at the same time. In a worker process of ``multiprocessing`` the default is 1.
+        Draws do not depend on the number. Ignored if ``pm.sample`` samples the model. With ``workers``, threads per worker; by default those of each worker of Dask, and at most its cores.
     workers : distributed.Client, optional
         A client of Dask, whose workers hold the rows of likelihoods over a table that neither repeat nor reduce. The workers evaluate
         these likelihoods, and this process samples. Draws do not depend on the number of workers.

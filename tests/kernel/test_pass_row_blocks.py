@@ -35,6 +35,7 @@ def small_matrices_have_blocks(monkeypatch):
 def splits_all(monkeypatch):
     """Split all loops that can be split."""
     monkeypatch.setattr(chunk, "LONG", 0)
+    monkeypatch.setattr(chunk, "SHORT", 0)
     monkeypatch.setattr(chunk, "CHUNK", 0)
     monkeypatch.setattr(chunk, "MERGING", np.inf)
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
 from textwrap import dedent
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 import pymc_fastlogp
 from pymc_fastlogp.kernel.threads import helpers
-from pymc_fastlogp.sampling.threads import ENVIRONMENT_VARIABLE, n_helpers
+from pymc_fastlogp.sampling.threads import ENVIRONMENT_VARIABLE, n_helpers, threads_per_chain
 from tests.conftest import REPOSITORY
 from tests.slices import examples
 
@@ -59,8 +60,8 @@ def test_draws_are_equal_for_any_number_of_threads():
         idata = pymc_fastlogp.sample(15, model=long_model(), chains=3, **options, **more)
         return idata.posterior
 
-    alone = draw()
-    for threads in (1, 2, 3, 8):
+    alone = draw(threads=1)
+    for threads in (None, 2, 3, 8):
         assert alone.equals(draw(threads=threads))
         assert ends_soon()
 
@@ -71,7 +72,7 @@ def test_compiled_model_has_helpers_until_it_is_freed():
     value, gradient = compiled.logp_dlogp(np.full(compiled.n_dim, 0.1))
     del compiled
     assert ends_soon()
-    alone = pymc_fastlogp.compile_pymc_model(long_model())
+    alone = pymc_fastlogp.compile_pymc_model(long_model(), threads=1)
     assert not running()
     expected, expected_gradient = alone.logp_dlogp(np.full(alone.n_dim, 0.1))
     assert value == expected
@@ -183,12 +184,113 @@ def test_interrupted_sampling_returns_draws():
     assert (output, child.returncode) == ("True\n", 0)
 
 
-def test_number_of_helpers(monkeypatch):
-    assert n_helpers(None, 4) == 0
+@pytest.fixture
+def eight_cores(monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.sampling.threads.usable_cores", lambda: 8)
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(
+    ("n_chains", "n_cores", "expected"),
+    [
+        (2, None, 4),
+        (4, None, 2),
+        (1, None, 8),
+        (3, None, 2),
+        (8, None, 1),
+        (20, None, 1),
+        (2, 2, 1),
+        (1, 3, 3),
+        (1, 100, 8),
+    ],
+)
+def test_chains_share_the_cores(n_chains, n_cores, expected):
+    assert threads_per_chain(None, n_chains, n_cores) == expected
+    assert n_helpers(None, n_chains, n_cores) == (expected - 1) * n_chains
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_given_numbers_come_first(monkeypatch):
     assert n_helpers(3, 4) == 8
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "2")
     assert n_helpers(None, 4) == 4
     assert n_helpers(1, 4) == 0
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_unknown_chains_are_those_of_nutpie(monkeypatch):
+    assert n_helpers(None) == 0
+    monkeypatch.setattr("pymc_fastlogp.sampling.threads.usable_cores", lambda: 16)
+    # Two threads for each of eight chains.
+    assert n_helpers(None) == 8
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_worker_processes_have_one_thread_for_a_chain(monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.sampling.threads.parent_process", lambda: object())
+    assert n_helpers(None, 1) == 0
+    assert n_helpers(2, 1) == 1
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Return the numbers of threads of all helpers that start."""
+    numbers = []
+    start = helpers.Helpers.__init__
+
+    def init(self, n_threads, code):
+        numbers.append(n_threads)
+        start(self, n_threads, code)
+
+    monkeypatch.setattr(helpers.Helpers, "__init__", init)
+    return numbers
+
+
+def small_model():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), observed=np.arange(5.0))
+    return model
+
+
+SHORT = {"draws": 3, "tune": 3, "progressbar": False, "quiet": True, "random_seed": 1}
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"chains": 2}, [6]),
+        ({"chains": 1}, [7]),
+        ({"chains": 2, "cores": 1}, []),
+        ({"chains": 4, "cores": 4}, []),
+        ({"chains": 1, "cores": 3}, [2]),
+        ({"chains": 1, "threads": 1}, []),
+        # nutpie's modules sample with these settings.
+        ({"chains": 1, "cores": 3, "nuts": {"adaptation": "low_rank"}}, [2]),
+    ],
+)
+def test_sample_uses_cores_that_chains_leave_idle(options, expected, started, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp._upstream.pymc_sample.cpu_count", lambda: 8)
+    idata = pymc_fastlogp.sample(model=long_model(), **SHORT | options)
+    assert started == expected
+    alone = pymc_fastlogp.sample(model=long_model(), **SHORT | options | {"threads": 1})
+    assert idata.posterior.equals(alone.posterior)
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_models_without_long_loops_start_no_thread(started):
+    pymc_fastlogp.sample(model=small_model(), chains=1, **SHORT)
+    assert not started
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_many_fits_have_one_thread_each(started, monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "2")
+    options = {x: SHORT[x] for x in ("draws", "tune", "progressbar", "random_seed")}
+    with ThreadPoolExecutor(1) as pool:
+        [fit] = pymc_fastlogp.sample_many([long_model()], executor=pool, chains=1, **options)
+    assert fit.result().posterior.sizes["draw"] == SHORT["draws"]
+    assert not started
 
 
 @pytest.mark.parametrize("threads", [0, -1])
@@ -201,3 +303,23 @@ def test_refuses_other_words(monkeypatch):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, "many")
     with pytest.raises(ValueError, match="PYMC_FASTLOGP_THREADS is 'many'"):
         n_helpers(None)
+
+
+def test_each_thread_claims_its_share_first():
+    """A thread runs about the same chunks in each evaluation, whose data are in its caches."""
+    compiled = pymc_fastlogp.compile_pymc_model(long_model(), threads=1)
+    team = helpers.Helpers(1, compiled.compiled_logp_func._called)
+    first: dict[int, int] = {}
+    ready = threading.Barrier(2, timeout=PATIENCE)
+
+    @CFUNCTYPE(None, c_void_p, c_int64)
+    def task(_, number):
+        if threading.get_ident() not in first:
+            first[threading.get_ident()] = number
+            ready.wait()
+
+    run = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)(team._functions.run)
+    run(team._words.ctypes.data, cast(task, c_void_p), None, 8)
+    team.close()
+    assert sorted(first.values()) == [0, 4]
+    assert first[threading.get_ident()] == 0

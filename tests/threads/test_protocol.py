@@ -1,7 +1,7 @@
 """Exhaustive exploration of a model of the helpers' protocol, see :mod:`pymc_fastlogp.kernel.threads.protocol`.
 
-A state has the shared words and the position of each thread. Each atomic instruction is one step, and memory is sequentially consistent. A helper
-may sleep or look again whenever it is idle, may wake without reason, and may be lost whenever it runs no task, as in a fork.
+A state has the shared words and the position of each thread. Each atomic instruction is one step, and memory is sequentially consistent. A thread may
+claim any task that is left. A helper may sleep or look again whenever it is idle, may wake without reason, and may be lost whenever it runs no task, as in a fork.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ import pytest
 class Slot(NamedTuple):
     busy: bool = False
     job: int | None = None
-    left: int = 0
+    left: frozenset = frozenset()
     finished: int = 0
 
 
@@ -103,7 +103,7 @@ class Model:
         yield self.slot(state, s, finished=0), ("publish", jobs, s)
 
     def publish(self, state, jobs, s):
-        yield self.slot(state, s, left=self.sizes[jobs[0]]), ("listen", jobs, s)
+        yield self.slot(state, s, left=frozenset(range(self.sizes[jobs[0]]))), ("listen", jobs, s)
 
     def listen(self, state, jobs, s):
         yield state, ("ring" if state.asleep else "own", jobs, s)
@@ -120,7 +120,8 @@ class Model:
 
     def own_claim(self, state, jobs, s, left):
         if state.slots[s].left == left:
-            yield self.slot(state, s, left=left - 1), ("own_run", jobs, s, left - 1)
+            for task in left:
+                yield self.slot(state, s, left=left - {task}), ("own_run", jobs, s, task)
         else:
             yield state, ("own", jobs, s)
 
@@ -163,7 +164,7 @@ class Model:
         yield state, ("lost",)
 
     def slots(self, state, s):
-        left = state.slots[s].left if s < self.n_slots else 0
+        left = state.slots[s].left if s < self.n_slots else frozenset()
         if s == self.n_slots:
             yield state, ("look",)
             yield state, ("tired",)
@@ -177,7 +178,8 @@ class Model:
     def claim(self, state, s, left, early_job):
         if state.slots[s].left == left:
             job = early_job if self.mutant == "early read" else state.slots[s].job
-            yield self.slot(state, s, left=left - 1), ("run", s, job, left - 1)
+            for task in left:
+                yield self.slot(state, s, left=left - {task}), ("run", s, job, task)
         else:
             yield state, ("slots", s)
         yield state, ("lost",)

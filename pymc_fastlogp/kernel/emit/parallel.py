@@ -28,7 +28,7 @@ from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Buffer
 from pymc_fastlogp.kernel.ir.loops import ParallelLoop
 from pymc_fastlogp.kernel.ir.traversal import counters, loops_in, reads, writes
-from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, as_i64, stack_variable
+from pymc_fastlogp.kernel.llvm import ALIGNMENT, I64, POINTER, stack_variable
 
 TASK = ir.FunctionType(ir.VoidType(), [POINTER, I64])
 RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
@@ -36,6 +36,8 @@ RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
 HELPERS = "pymc_fastlogp_helpers"
 # Bytes of a word.
 WORD = 8
+# Largest number of tasks of a loop: the set of tasks that are left is a word.
+MOST_TASKS = 64
 
 
 class Task(NamedTuple):
@@ -90,6 +92,8 @@ def task_of(function: Function, loop: ParallelLoop) -> Task:
 
 def emit_run(function: Function, loop: ParallelLoop, task: Task) -> None:
     """Append the run of all iterations to a function."""
+    assert isinstance(loop.length, int)
+    assert loop.length <= MOST_TASKS
     builder = function.builder
     when = loop.when and Scope(builder, function.known, NO_LOOP).scalar(loop.when)
     with nullcontext() if when is None else builder.if_then(when):
@@ -101,7 +105,7 @@ def emit_run(function: Function, loop: ParallelLoop, task: Task) -> None:
         for number, word in enumerate(words):
             builder.store(word, _word(builder, context, number))
         code = _task_code(task)
-        _emit_start(builder, code, context, as_i64(function.length(loop.length)))
+        _emit_start(builder, code, context, I64(loop.length))
 
 
 def _task_code(task: Task) -> ir.Function:

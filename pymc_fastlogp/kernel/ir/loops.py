@@ -207,9 +207,12 @@ class ParallelLoop(SequentialLoop):
     ----------
     when : Expr, optional
         The condition of all loops inside, which is loop-invariant.
+    n_rows : int
+        Number of rows of all iterations together, for reports.
     """
 
     when: Expr | None = None
+    n_rows: int = 0
 
 
 Step = Loop | SequentialLoop

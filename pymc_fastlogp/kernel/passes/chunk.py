@@ -1,4 +1,4 @@
-r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merge the partial results in the order of the chunks.
+r"""Chunks of rows: split long loops into a parallel loop over chunks, and merge the partial results in the order of the chunks.
 
 .. code-block:: text
 
@@ -7,7 +7,7 @@ r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merg
         z[] += h(x[i0])                             q[k0] = 0
                                                 loop w:
                                         ->          p[k0, i0] = 0
-                                                loop rows(k0) from first(k0):
+                                                loop s[k0 + 1] - s[k0] from s[k0]:
                                                     p[k0, g[i0] - low] += f(x[i0])
                                                     q[k0] += h(x[i0])
                                             loop K, w:
@@ -15,29 +15,36 @@ r"""Chunks of rows: split a long loop into a parallel loop over chunks, and merg
                                             loop K:
                                                 z[] += q[i0]
 
-The chunks depend on the number of rows (:mod:`pymc_fastlogp.analysis.row_chunks`), not on the number of threads. So results are equal bit for bit for any
-number of threads, and without threads. Rows behind the last chunk are an ordinary loop.
+The first rows :math:`s_k` of the chunks depend on the data (:mod:`pymc_fastlogp.analysis.row_chunks`), not on the number of threads. So results are equal bit
+for bit for any number of threads, and without threads.
 
-A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter needs a window of its
-target for each chunk: the range ``low, ..., low + w - 1`` of its index, which is known for constants.
+A store needs no partial result, nor does an accumulation whose element differs from row to row by an affine index. A scatter by an ascending index needs
+none either if chunks start at group borders. Another scatter needs a window of its target for each chunk: the range ``low, ..., low + w - 1`` of its
+index, which is known for constants.
 
-Windows take time without threads, too: each element is set and merged once per chunk. A loop is split if this costs at most :data:`MERGING` of the
-time of the loop. Loops shorter than :data:`LONG` stay whole.
+Loops in a row that share no buffers but sums are a *team*: one parallel loop runs a chunk of each, so that threads wait for each other once, and they share
+their partial results.
+
+Windows take time without threads, too: each element is set and merged once per chunk. A team is split if this costs at most :data:`MERGING` of its
+time. If no team takes :data:`LONG`, all stay whole. Otherwise shorter teams are split, too, in as many chunks: their data are then in the caches of the
+threads that need them.
 
 A loop over blocks of rows (:mod:`pymc_fastlogp.kernel.passes.row_blocks`) is split likewise, between blocks. The product of rows that is added
 to a vector has a partial vector for each chunk.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from pytensor import scalar as ps
 from pytensor.scalar.basic import Cast
 
 from pymc_fastlogp.analysis.index_facts import IndexFacts, index_facts
-from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES
+from pymc_fastlogp.analysis.row_chunks import COUNTS, LANES, chunk_starts
 from pymc_fastlogp.kernel.ir.affine import affine
 from pymc_fastlogp.kernel.ir.arithmetic import (
     ONE,
@@ -48,7 +55,6 @@ from pymc_fastlogp.kernel.ir.arithmetic import (
     minus,
     neutral,
     plus,
-    times,
 )
 from pymc_fastlogp.kernel.ir.expressions import (
     Buffer,
@@ -59,6 +65,7 @@ from pymc_fastlogp.kernel.ir.expressions import (
     Load,
     Role,
     Size,
+    itemsize,
 )
 from pymc_fastlogp.kernel.ir.loops import (
     Accumulate,
@@ -72,75 +79,178 @@ from pymc_fastlogp.kernel.ir.loops import (
     Store,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
-from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call, loaded, loops_in, writes
+from pymc_fastlogp.kernel.ir.traversal import (
+    depends_on,
+    is_call,
+    loaded,
+    loops_in,
+    reads,
+    updates,
+    writes,
+)
+from pymc_fastlogp.kernel.passes.fusion_groups import are_independent
 from pymc_fastlogp.kernel.passes.row_blocks import OF_MATRICES, PRODUCTS, SUMS
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
-# Estimated nanoseconds of a loop that is split, and of a chunk. A chunk takes up to 0.2 us more than its rows, besides its windows.
-LONG, CHUNK = 40_000, 10_000
+# Estimated nanoseconds of the longest team of a program with chunks, of any team, and of a chunk of the longest team. A chunk takes up to 0.2 us more
+# than its rows, besides its windows.
+LONG, SHORT, CHUNK = 40_000, 5_000, 10_000
 # Nanoseconds to set one element of a window and to merge it.
 ELEMENT = 0.3
 # Nanoseconds of one multiplication of a product of rows, most of which are for the load of the matrix.
 MULTIPLICATION = 0.15
 # Part of this time in a product with a matrix, which multiplies each loaded vector several times.
 REUSED = 0.3
-# Largest part of the time of a loop for the windows of its chunks.
+# Bytes of a cache line.
+LINE = 64
+# Largest part of the time of a team for the windows of its chunks.
 MERGING = 0.03
 
 ROW = Index(0)
 
+# Steps that may be split.
+RowStep = Loop | BlockLoop
+Team = list[RowStep]
+
 
 def chunk_long_loops(program: Program) -> Program:
     """Split long loops into chunks of rows."""
+    parts = _teams(program.steps)
+    longest = max((_time(part) for part in parts if isinstance(part, list)), default=0.0)
+    if longest < LONG:
+        return program
     steps: list[Step] = []
-    scratch = list(program.scratch)
+    scratch, constants = [*program.scratch], [*program.constants]
     n_split = 0
-    for step in program.steps:
-        split = _split(step, n_split) if isinstance(step, Loop | BlockLoop) else None
-        if split is None:
-            steps.append(step)
-            continue
-        n_split += 1
-        steps += split.steps
-        scratch += split.scratch
-    return replace(program, steps=tuple(steps), scratch=tuple(scratch)) if n_split else program
+    for part in parts:
+        for step in _split_team(part, longest, n_split) if isinstance(part, list) else [part]:
+            if not isinstance(step, _Split):
+                steps.append(step)
+                continue
+            n_split += 1
+            steps += step.steps
+            scratch += step.scratch
+            constants += step.constants
+    if not n_split:
+        return program
+    return replace(program, steps=tuple(steps), scratch=tuple(scratch), constants=tuple(constants))
+
+
+def _teams(steps: Sequence[Step]) -> list[Step | Team]:
+    """Return steps in an equivalent order, those that one parallel loop may run as a team."""
+    parts: list[Step | Team] = []
+    team: Team = []
+    behind: list[Step] = []
+    for step in steps:
+        if _is_candidate(step):
+            if not (_may_join(team, step) and all(are_independent(x, step) for x in behind)):
+                parts += [team, *behind] if team else []
+                team, behind = [], []
+            team.append(step)
+        elif all(are_independent(x, step) for x in (*team, *behind)):
+            parts.append(step)
+        else:
+            behind.append(step)
+    return [*parts, team, *behind] if team else parts
+
+
+def _is_candidate(step: Step) -> TypeGuard[RowStep]:
+    """Return whether a step can run in chunks, as far as its lengths and the kinds of its statements decide, and is not too short."""
+    if not isinstance(step, Loop | BlockLoop) or not all(map(_is_splittable, loops_in([step]))):
+        return False
+    return _n_units(step) >= min(COUNTS) and _time([step]) >= SHORT
+
+
+def _may_join(team: Team, step: RowStep) -> bool:
+    """Return whether a step and the steps of a team share no buffers but sums, and have the same condition."""
+    return all(
+        _condition(x) is _condition(step)
+        and reads(x).isdisjoint(writes(step))
+        and writes(x).isdisjoint(reads(step))
+        and all(_adds(x, y) & _adds(step, y) for y in writes(x) & writes(step))
+        for x in team
+    )
+
+
+def _condition(step: RowStep) -> Expr | None:
+    return step.when if isinstance(step, Loop) else None
+
+
+def _adds(step: RowStep, buffer: Buffer) -> set[ps.ScalarOp]:
+    """Return the operation by which a step accumulates in a buffer; empty if the step writes the buffer otherwise, too."""
+    every = [x for loop in loops_in([step]) for x in updates(loop) if x.buffer is buffer]
+    operations = {x.op for x in every if isinstance(x, Accumulate)}
+    is_sum = all(isinstance(x, Accumulate) for x in every) and len(operations) == 1
+    return operations if is_sum else set()
+
+
+def _time(team: Team) -> float:
+    """Return the approximate nanoseconds of steps with static lengths."""
+    total = 0.0
+    for step in team:
+        repeats = step.length if isinstance(step, BlockLoop) else 1
+        assert isinstance(repeats, int)
+        total += repeats * sum(map(_nanoseconds, loops_in([step])))
+    return total
 
 
 class _Split(NamedTuple):
-    """Steps in place of a loop, and their new buffers."""
+    """Steps in place of a team, and their new buffers."""
 
     steps: list[Step]
     scratch: list[Buffer]
+    constants: list[Buffer]
 
 
-def _split(step: Loop | BlockLoop, number: int) -> _Split | None:
-    """Return the chunks of a loop, None if the loop stays whole."""
-    n_units = step.length if isinstance(step, BlockLoop) else _n_vectors(step)
-    if not isinstance(n_units, int) or not all(map(_is_splittable, loops_in([step]))):
-        return None
-    time = sum(map(_nanoseconds, loops_in([step])))
-    if isinstance(step, BlockLoop):
-        time *= n_units
-    if time < LONG:
-        return None
-    counter = Buffer(f"k{number}", "int64", (), Role.SCRATCH)
+def _split_team(team: Team, longest: float, number: int) -> Sequence["RowStep | _Split"]:
+    """Return the chunks of a team, or the chunks of its steps one by one; a step stays whole if it has too many partial results."""
+    together = _split(team, longest, number)
+    if together is not None or len(team) == 1:
+        return [together or team[0]]
+    found: list[RowStep | _Split] = []
+    for step in team:
+        alone = _split([step], longest, number + sum(isinstance(x, _Split) for x in found))
+        found.append(alone or step)
+    return found
+
+
+def _split(team: Team, longest: float, number: int) -> _Split | None:
+    """Return the chunks of a team, None if it has too many partial results."""
+    time = _time(team)
     for count in COUNTS:
-        if n_units < count or time / count < CHUNK:
+        if min(map(_n_units, team)) < count or longest / count < CHUNK:
             continue
-        chunked = _Chunks(step, n_units, count, counter).of_step()
-        if chunked is None:
-            return None
-        # All lengths are static.
-        n_elements = sum(prod(n for n in x.shape if isinstance(n, int)) for x in chunked.scratch)
-        if n_elements * ELEMENT <= MERGING * time:
-            return chunked
+        for at_groups in (True, False):
+            split = _Chunks(team, count, f"k{number}", at_groups=at_groups).split()
+            if split is not None and _merge_time(split) <= MERGING * time:
+                return split
     return None
 
 
-def _n_vectors(loop: Loop) -> int | None:
-    """Return the number of whole vectors of rows, None if there are no rows or not a static number."""
-    n_rows = loop.domain[0] if loop.domain else None
-    return n_rows // LANES if isinstance(n_rows, int) else None
+def _merge_time(split: _Split) -> float:
+    """Return the approximate nanoseconds for the partial results of all chunks, which have static shapes."""
+    merges = (x.domain for x in split.steps if isinstance(x, Loop) for _ in x.body)
+    return ELEMENT * sum(prod(n for n in domain if isinstance(n, int)) for domain in merges)
+
+
+def _n_units(step: RowStep) -> int:
+    """Return the number of whole vectors of rows, or of blocks; 0 if there are no rows, or not a static number."""
+    n_rows = step.length if isinstance(step, BlockLoop) else (*step.domain, 0)[0]
+    if not isinstance(n_rows, int):
+        return 0
+    return n_rows if isinstance(step, BlockLoop) else n_rows // LANES
+
+
+def _n_rows(step: RowStep) -> int:
+    """Return the number of rows, which is static."""
+    if isinstance(step, Loop):
+        [n_rows, *_] = step.domain
+        assert isinstance(n_rows, int)
+        return n_rows
+    calls = (x for loop in loops_in([step]) for x in loop.body if isinstance(x, Call))
+    _, of_block, *_ = next(calls).arguments
+    assert isinstance(of_block, Const)
+    return int(of_block.value) * _n_units(step)
 
 
 def _is_splittable(loop: Loop) -> bool:
@@ -171,6 +281,14 @@ def _nanoseconds(loop: Loop) -> float:
     return nanoseconds(loop) * prod(size for size in loop.domain if isinstance(size, int))
 
 
+def _source(index: Expr) -> Load | None:
+    """Return the element that is an index, up to an offset and its dtype."""
+    source, _ = base_and_offset(index)
+    if isinstance(source, Compute) and isinstance(source.op, Cast):
+        [source] = source.args
+    return source if isinstance(source, Load) else None
+
+
 def _facts(index: Buffer) -> IndexFacts | None:
     """Return the facts about an index, which are not known for scratch buffers."""
     if index.role is Role.CONSTANT:
@@ -178,51 +296,93 @@ def _facts(index: Buffer) -> IndexFacts | None:
     return index.facts
 
 
-class _Partial(NamedTuple):
-    """The partial results of an accumulation for each chunk, and the accumulation of all of them in the target."""
+class _Groups(NamedTuple):
+    """Groups of an ascending index, at whose borders chunks start.
 
-    buffer: Buffer
-    merge: Accumulate
+    Attributes
+    ----------
+    of_row : Load
+        The group of a row.
+    starts : tuple of int
+        The first row of each chunk, and the number of rows.
+    n_groups : int
+        Range of the index.
+    """
+
+    of_row: Load
+    starts: tuple[int, ...]
+    n_groups: int
+
+
+class _Partial(NamedTuple):
+    """Partial results of an accumulation for each chunk.
+
+    Attributes
+    ----------
+    target : Buffer
+        The buffer of the accumulation.
+    element : tuple of Expr
+        The element of ``target`` for each partial result of a chunk.
+    op : ScalarOp
+        The operation.
+    shape : tuple of Size
+        Shape of the partial results of a chunk.
+    """
+
+    target: Buffer
+    element: tuple[Expr, ...]
+    op: ps.ScalarOp
+    shape: tuple[Size, ...]
 
 
 class _Chunks:
-    """The split of one loop over rows, or over blocks of rows."""
+    """The split of a team into chunks, which start at group borders if ``at_groups``."""
 
-    def __init__(self, step: Loop | BlockLoop, n_units: int, count: int, counter: Buffer):
-        self.step = step
-        self.when = step.when if isinstance(step, Loop) else None
-        self.n_units = n_units
+    def __init__(self, team: Team, count: int, name: str, *, at_groups: bool):
+        self.team = team
         self.count = count
-        self.counter = counter
-        self.chunk = Load(counter, ())
-        self.partials: list[_Partial] = []
+        self.counter = Buffer(name, "int64", (), Role.SCRATCH)
+        self.chunk = Load(self.counter, ())
+        self.at_groups = at_groups
+        self.when = _condition(team[0])
+        written = Counter(buffer for step in team for buffer in writes(step))
+        # Only partial results: a chunk of one step may add to the elements of another chunk of another step.
+        self.shared = {buffer for buffer, n_steps in written.items() if n_steps > 1}
+        self.partials: dict[_Partial, Buffer] = {}
+        self.starts: dict[tuple[int, ...], Buffer] = {}
 
-    def of_step(self) -> _Split | None:
-        """Return the steps in place of the loop, None if an accumulation has no window."""
-        rows = self._rows(self.step) if isinstance(self.step, Loop) else self._blocks(self.step)
-        if rows is None:
+    def split(self) -> _Split | None:
+        """Return the steps in place of the team, None if an accumulation has no window."""
+        steps = [self._rows(x) if isinstance(x, Loop) else self._blocks(x) for x in self.team]
+        known = [step for step in steps if step is not None]
+        if len(known) < len(steps):
             return None
-        parallel = ParallelLoop(self.counter, self.count, (*self._starts(), rows), self.when)
-        scratch = [partial.buffer for partial in self.partials]
-        rest = self._rest(self.step) if isinstance(self.step, Loop) else []
-        return _Split([parallel, *self._merges(), *rest], [self.counter, *scratch])
+        n_rows = sum(map(_n_rows, self.team))
+        body = (*self._sets(), *known)
+        parallel = ParallelLoop(self.counter, self.count, body, self.when, n_rows)
+        scratch = [self.counter, *self.partials.values()]
+        return _Split([parallel, *self._merges()], scratch, [*self.starts.values()])
 
     def _rows(self, loop: Loop) -> Loop | None:
         """Return the loop over the rows of a chunk."""
-        body = self._in_chunk(loop)
+        groups = self._groups(loop) if self.at_groups else None
+        body = self._in_chunk(loop, loop, groups)
         if body is None:
             return None
-        n_rows = times(self._n_units_in_chunk(), int64(LANES))
-        first = times(self._first_unit(self.chunk), int64(LANES))
+        starts = groups.starts if groups else tuple(chunk_starts(_n_rows(loop), self.count))
+        first, n_rows = self._first_and_length(starts)
         return replace(loop, domain=(n_rows, *loop.domain[1:]), body=body, first=first)
 
     def _blocks(self, blocks: BlockLoop) -> BlockLoop | None:
         """Return the loop over the blocks of a chunk."""
+        n_blocks = _n_units(blocks)
+        starts = tuple(k * n_blocks // self.count for k in range(self.count + 1))
+        first_block, n_in_chunk = self._first_and_length(starts)
         number = Load(blocks.counter, ())
-        numbers: dict[Expr, Expr] = {number: plus(number, self._first_unit(self.chunk))}
+        numbers: dict[Expr, Expr] = {number: plus(number, first_block)}
         steps = []
         for loop in loops_in(blocks.steps):
-            body = self._in_chunk(loop)
+            body = self._in_chunk(blocks, loop, None)
             if body is None:
                 return None
             moved = substitute_in_loop(replace(loop, body=body), numbers.get)
@@ -230,47 +390,63 @@ class _Chunks:
                 [first] = substitute_in_element((loop.first,), numbers.get)
                 moved = replace(moved, first=first)
             steps.append(moved)
-        return replace(blocks, length=self._n_units_in_chunk(), steps=tuple(steps))
+        return replace(blocks, length=n_in_chunk, steps=tuple(steps))
 
-    def _in_chunk(self, loop: Loop) -> tuple[Statement, ...] | None:
+    def _first_and_length(self, starts: tuple[int, ...]) -> tuple[Expr, Expr]:
+        """Return the first row or block of a chunk, and the number of rows or blocks."""
+        if starts not in self.starts:
+            name, data = f"{self.counter.name}s{len(self.starts)}", np.array(starts, "int64")
+            buffer = Buffer(name, "int64", data.shape, Role.CONSTANT, data.tobytes())
+            self.starts[starts] = buffer
+        first, behind = (
+            Load(self.starts[starts], (x,)) for x in (self.chunk, plus(self.chunk, ONE))
+        )
+        return first, minus(behind, first)
+
+    def _groups(self, loop: Loop) -> _Groups | None:
+        """Return the groups of the longest range by which a loop scatters, None if no scatter has an ascending index."""
+        found = []
+        for statement in loop.body:
+            if not isinstance(statement, Accumulate) or statement.buffer in self.shared:
+                continue
+            for source in map(_source, statement.index):
+                facts = _facts(source.buffer) if source and source.index == (ROW,) else None
+                starts = facts.chunk_starts(self.count) if facts else ()
+                if source and facts and starts:
+                    found.append(_Groups(source, starts, facts.maximum - facts.minimum))
+        return max(found, key=lambda groups: groups.n_groups, default=None)
+
+    def _in_chunk(
+        self, step: RowStep, loop: Loop, groups: _Groups | None
+    ) -> tuple[Statement, ...] | None:
         """Return the statements of a loop in a chunk, None if the elements of one are not known."""
-        body = [self._statement(loop, statement) for statement in loop.body]
+        body = [self._statement(step, loop, statement, groups) for statement in loop.body]
         return None if None in body else tuple(x for x in body if x is not None)
 
-    def _statement(self, loop: Loop, statement: Statement) -> Statement | None:
+    def _statement(
+        self, step: RowStep, loop: Loop, statement: Statement, groups: _Groups | None
+    ) -> Statement | None:
         """Return a statement of a chunk with the row as index of the whole loop, None if its elements are not known."""
         if isinstance(statement, Call):
             return self._added_rows(statement) if statement.function in SUMS else statement
-        if not isinstance(statement, Accumulate) or self._is_disjoint(loop, statement):
+        if not isinstance(statement, Accumulate):
             return statement
-        if not loaded(statement.index).isdisjoint(writes(self.step)):
+        if statement.buffer not in self.shared and _is_disjoint(loop, statement, groups):
+            return statement
+        if not loaded(statement.index).isdisjoint(writes(step)):
             return None
         axes = [axis for axis, i in enumerate(statement.index) if depends_on([i], ROW)]
         if not axes:
             return self._add(loop, statement, None)
-        window = self._window(statement.index[axes[0]]) if len(axes) == 1 else None
+        window = _window(statement.index[axes[0]]) if len(axes) == 1 else None
         return None if window is None else self._add(loop, statement, (axes[0], *window))
-
-    def _is_disjoint(self, loop: Loop, statement: Accumulate) -> bool:
-        """Return whether different rows have different elements, by an affine index of the row alone."""
-        indices = [Index(axis) for axis in range(len(loop.domain))]
-        forms = [affine(i, indices) for i in statement.index]
-        return any(form is not None and {*form.coefficients} == {ROW} for form in forms)
-
-    def _window(self, index: Expr) -> tuple[int, int] | None:
-        """Return the first element and the size of a window for a gathered index: the range of the index."""
-        source, _ = base_and_offset(index)
-        if isinstance(source, Compute) and isinstance(source.op, Cast):
-            [source] = source.args
-        facts = _facts(source.buffer) if isinstance(source, Load) else None
-        return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)
 
     def _added_rows(self, call: Call) -> Call:
         """Add the partial results of a product, and return the product in a chunk."""
         # Behind the axis of the chunks.
         (_, *domain), (_, *element) = domain_of((self.count, *call.buffer.shape))
-        buffer = self._add_partial(call.buffer, tuple(domain), tuple(element), ps.add)
-        return replace(call, buffer=buffer, index=(self.chunk, *[ZERO] * len(domain)))
+        buffer = self._partial(call.buffer, tuple(element), ps.add, tuple(domain))
+        return replace(call, buffer=buffer, index=self._element([ZERO] * len(domain)))
 
     def _add(
         self, loop: Loop, statement: Accumulate, window: tuple[int, int, int] | None
@@ -283,60 +459,68 @@ class _Chunks:
         }
         target = [*substitute_in_element(statement.index, moved.get)]
         domain = [loop.domain[axis.axis] for axis in inner]
-        element: list[Expr] = [self.chunk, *inner]
+        element: list[Expr] = [*inner]
         if window is not None:
             axis, low, size = window
             base, offset = base_and_offset(statement.index[axis])
             domain.insert(0, size)
-            element.insert(1, minus(base, int64(low)))
+            element.insert(0, minus(base, int64(low)))
             target[axis] = plus(Index(1), int64(low + offset))
-        buffer = self._add_partial(statement.buffer, tuple(domain), tuple(target), statement.op)
-        return replace(statement, buffer=buffer, index=tuple(element))
+        buffer = self._partial(statement.buffer, tuple(target), statement.op, tuple(domain))
+        return replace(statement, buffer=buffer, index=self._element(element))
 
-    def _add_partial(
-        self,
-        target: Buffer,
-        shape: tuple[Size, ...],
-        element: tuple[Expr, ...],
-        operation: ps.ScalarOp,
-    ) -> Buffer:
-        """Return a new buffer of partial results with a shape per chunk; ``element`` is the element of the target for each of them."""
-        name = f"{self.counter.name}p{len(self.partials)}"
-        buffer = Buffer(name, target.dtype, (self.count, *shape), Role.SCRATCH)
-        value = Load(buffer, tuple(map(Index, range(buffer.ndim))))
-        self.partials.append(_Partial(buffer, Accumulate(target, element, operation, value)))
-        return buffer
+    def _partial(self, *partial: Any) -> Buffer:
+        """Return the buffer of partial results, given as the fields of :class:`_Partial`; equal ones are one buffer."""
+        key = _Partial(*partial)
+        if key not in self.partials:
+            name, dtype = f"{self.counter.name}p{len(self.partials)}", key.target.dtype
+            shape = self.count, *key.shape[:-1], _whole_lines((1, *key.shape)[-1], dtype)
+            self.partials[key] = Buffer(name, dtype, shape, Role.SCRATCH)
+        return self.partials[key]
 
-    def _first_unit(self, chunk: Expr) -> Expr:
-        """Return the number of the first vector or block of a chunk."""
-        product = times(chunk, int64(self.n_units))
-        return Compute(ps.int_div, (product, int64(self.count)), "int64")
+    def _element(self, inside: Iterable[Expr], chunk: Expr | None = None) -> tuple[Expr, ...]:
+        """Return the index of a partial result of a chunk."""
+        return chunk or self.chunk, *(tuple(inside) or (ZERO,))
 
-    def _n_units_in_chunk(self) -> Expr:
-        return minus(self._first_unit(plus(self.chunk, ONE)), self._first_unit(self.chunk))
-
-    def _starts(self) -> list[Loop]:
+    def _sets(self) -> list[Loop]:
         """Return the loops that set the partial results of a chunk."""
         stores: dict[tuple[Size, ...], list[Statement]] = {}
-        for buffer, merge in self.partials:
-            domain = buffer.shape[1:]
-            element: tuple[Expr, ...] = (self.chunk, *map(Index, range(len(domain))))
-            store = Store(buffer, element, neutral(merge.op, buffer.dtype))
-            stores.setdefault(domain, []).append(store)
+        for partial, buffer in self.partials.items():
+            inside = map(Index, range(len(partial.shape)))
+            store = Store(buffer, self._element(inside), neutral(partial.op, buffer.dtype))
+            stores.setdefault(partial.shape, []).append(store)
         return [Loop(domain, tuple(body), self.when) for domain, body in stores.items()]
 
     def _merges(self) -> list[Loop]:
         """Return the loops that merge the partial results of all chunks."""
         merges: dict[tuple[Size, ...], list[Statement]] = {}
-        for buffer, merge in self.partials:
-            merges.setdefault(buffer.shape, []).append(merge)
+        for partial, buffer in self.partials.items():
+            domain = self.count, *partial.shape
+            inside = map(Index, range(1, len(domain)))
+            value = Load(buffer, self._element(inside, Index(0)))
+            merge = Accumulate(partial.target, partial.element, partial.op, value)
+            merges.setdefault(domain, []).append(merge)
         return [Loop(domain, tuple(body), self.when) for domain, body in merges.items()]
 
-    def _rest(self, loop: Loop) -> list[Loop]:
-        """Return the loop over the rows behind the last chunk."""
-        n_rows = loop.domain[0]
-        assert isinstance(n_rows, int)
-        if not n_rows % LANES:
-            return []
-        domain = (n_rows % LANES, *loop.domain[1:])
-        return [replace(loop, domain=domain, first=int64(n_rows - n_rows % LANES))]
+
+def _whole_lines(size: Size, dtype: str) -> int:
+    """Return the length of an axis, rounded up to whole cache lines: threads that write to one line wait for each other."""
+    assert isinstance(size, int)
+    per_line = LINE // itemsize(dtype)
+    return -(-size // per_line) * per_line
+
+
+def _is_disjoint(loop: Loop, statement: Accumulate, groups: _Groups | None) -> bool:
+    """Return whether rows of different chunks have different elements, by an affine index of the row alone or by their groups."""
+    if groups is not None and groups.of_row in map(_source, statement.index):
+        return True
+    indices = [Index(axis) for axis in range(len(loop.domain))]
+    forms = [affine(i, indices) for i in statement.index]
+    return any(form is not None and {*form.coefficients} == {ROW} for form in forms)
+
+
+def _window(index: Expr) -> tuple[int, int] | None:
+    """Return the first element and the size of a window for a gathered index: the range of the index."""
+    source = _source(index)
+    facts = None if source is None else _facts(source.buffer)
+    return None if facts is None else (facts.minimum, facts.maximum + 1 - facts.minimum)

@@ -23,6 +23,7 @@ from pymc_fastlogp.kernel.threads.protocol import (
     RUN_SYMBOL,
     SLOT,
     STOP_SYMBOL,
+    THREADS,
     WORD,
     is_supported,
     protocol_module,
@@ -56,7 +57,7 @@ class Helpers:
         words = np.zeros(HEADER + N_SLOTS * SLOT + LINE, np.int64)
         # From the first whole cache line.
         self._words = words[-words.ctypes.data // WORD % LINE :]
-        self._words[RUN] = self._functions.run
+        self._words[RUN], self._words[THREADS] = self._functions.run, n_threads + 1
         self._variable = ctypes.c_void_p.from_address(code.variable(HELPERS))
         self.threads = [
             threading.Thread(

@@ -4,19 +4,22 @@ The memory of the helpers is a header and a few *slots*, each for one caller at 
 
 .. code-block:: text
 
-    header   address of run; stop; bell; number of sleeping threads
-    slot     busy; task; context; left; finished
+    header   address of run; number of threads; number of started helpers; stop; bell; number of sleeping threads
+    slot     busy; task; context; size; left; finished
 
-``left`` is the number of tasks that nobody has claimed, and ``finished`` the number of tasks that have run. A claim is a compare-and-swap from
-``left = r`` to ``r - 1``, and claims task ``r - 1``. Fields of a slot are read after a claim alone.
+``left`` is the set of tasks that nobody has claimed, a bit of a word for each task, and ``finished`` the number of tasks that have run. A claim is a
+compare-and-swap that removes one task from ``left``. Task and context of a slot are read after a claim alone.
+
+Thread :math:`i` of :math:`m` claims the next task that is left from task :math:`i n / m` on, and from the first task on behind the last. The caller is thread 0. So the
+tasks of a thread are mostly the same in each run, and its cores have their data in their caches.
 
 .. code-block:: text
 
     run(task, context, n):                          help():
         claim a slot by busy: 0 -> 1                    until stop:
             if there is none, run all tasks                 for each slot:
-        write task and context, finished = 0                    while a claim of k succeeds:
-        left = n                                                    task(context, k)
+        write task, context and size, finished = 0              while a claim of k succeeds:
+        left = {0, ..., n - 1}                                      task(context, k)
         ring the bell if a thread sleeps                            finished += 1
         while a claim of k succeeds:                        after some time without a task:
             task(context, k)                                    sleep until the bell rings
@@ -40,15 +43,16 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from pymc_fastlogp.kernel.llvm import I32, I64, POINTER, declared
+from pymc_fastlogp.kernel.emit.parallel import MOST_TASKS
+from pymc_fastlogp.kernel.llvm import I1, I32, I64, POINTER, declared
 
 # Bytes of a word, and words of a cache line.
 WORD, LINE = 8, 8
-# Words of the header; each word that threads write has a cache line of its own.
-RUN, STOP, BELL, ASLEEP = 0, LINE, 2 * LINE, 3 * LINE
+# Words of the header; each word that threads write has a cache line of its own, except during the start of helpers.
+RUN, THREADS, STARTED, STOP, BELL, ASLEEP = 0, 1, 2, LINE, 2 * LINE, 3 * LINE
 HEADER = 4 * LINE
 # Words of a slot.
-BUSY, TASK, CONTEXT, LEFT, FINISHED = 0, 1, 2, LINE, 2 * LINE
+BUSY, TASK, CONTEXT, SIZE, LEFT, FINISHED = 0, 1, 2, 3, LINE, 2 * LINE
 SLOT = 3 * LINE
 # Callers that share tasks at the same time; further callers run alone.
 N_SLOTS = 8
@@ -121,14 +125,23 @@ class _Code(NamedTuple):
         """Add to a word."""
         self.builder.atomic_rmw("add", self.word(base, number), I64(change), ordering)
 
-    def is_positive(self, value: ir.Value) -> ir.Value:
-        """Return whether a number is positive."""
-        return self.builder.icmp_signed(">", value, I64(0))
+    def is_not_zero(self, value: ir.Value) -> ir.Value:
+        """Return whether a number differs from zero."""
+        return self.builder.icmp_signed("!=", value, I64(0))
+
+    def intrinsic(self, name: str, *arguments: ir.Value) -> ir.Value:
+        """Call an intrinsic of LLVM that returns a word."""
+        type_ = ir.FunctionType(I64, [x.type for x in arguments])
+        return self.builder.call(declared(self.function.module, name, type_), arguments)
 
     def slot(self, helpers: ir.Value, number: ir.Value) -> ir.Value:
         """Return the address of a slot."""
         word = self.builder.add(self.builder.mul(number, I64(SLOT)), I64(HEADER))
         return self.builder.gep(helpers, [word], source_etype=I64)
+
+    def has_tasks(self, slot: ir.Value) -> ir.Value:
+        """Return 1 if a task of a slot is left, else 0."""
+        return self.builder.zext(self.is_not_zero(self.load(slot, LEFT, "seq_cst")), I64)
 
     def pause(self) -> None:
         """Tell the core that the thread waits in a loop."""
@@ -151,9 +164,12 @@ class _Code(NamedTuple):
         self.add(helpers, BELL, 1, "seq_cst")
         self.futex(helpers, WAKE_PRIVATE, I64(EVERYONE))
 
-    def run_claimed(self, slot: ir.Value) -> ir.Value:
+    def run_claimed(self, slot: ir.Value, thread: ir.Value, n_threads: ir.Value) -> ir.Value:
         """Append the run of unclaimed tasks until there are none, and return the number of tasks that ran."""
         builder = self.builder
+        # A size of another run is harmless: any task that is left may be claimed.
+        size = self.load(slot, SIZE, "monotonic")
+        home = builder.udiv(builder.mul(thread, size), n_threads)
         before, look, claim, run, done = (
             builder.block,
             *map(self.block, ("look", "claim", "run", "none_left")),
@@ -162,10 +178,13 @@ class _Code(NamedTuple):
         count = builder.phi(I64)
         count.add_incoming(I64(0), before)
         left = self.load(slot, LEFT)
-        builder.cbranch(self.is_positive(left), claim, done)
+        builder.cbranch(self.is_not_zero(left), claim, done)
         self.at(claim)
-        task = builder.sub(left, I64(1))
-        pair = builder.cmpxchg(self.word(slot, LEFT), left, task, "acq_rel", "monotonic")
+        from_home = self.intrinsic("llvm.fshr.i64", left, left, home)
+        distance = self.intrinsic("llvm.cttz.i64", from_home, I1(True))
+        task = builder.and_(builder.add(home, distance), I64(MOST_TASKS - 1))
+        others = builder.xor(left, builder.shl(I64(1), task))
+        pair = builder.cmpxchg(self.word(slot, LEFT), left, others, "acq_rel", "monotonic")
         count.add_incoming(count, claim)
         builder.cbranch(builder.extract_value(pair, 1), run, look)
         self.at(run)
@@ -206,14 +225,16 @@ def _emit_run(module: ir.Module) -> None:
     builder.position_at_end(found)
     for value, place in ((task, TASK), (context, CONTEXT)):
         builder.store(builder.ptrtoint(value, I64), code.word(slot, place))
+    code.store(n_tasks, slot, SIZE, "monotonic")
     code.store(I64(0), slot, FINISHED, "monotonic")
-    code.store(n_tasks, slot, LEFT, "seq_cst")
+    all_tasks = builder.lshr(I64(-1), builder.sub(I64(MOST_TASKS), n_tasks))
+    code.store(all_tasks, slot, LEFT, "seq_cst")
     asleep = code.load(helpers, ASLEEP, "seq_cst")
-    builder.cbranch(code.is_positive(asleep), ring, work)
+    builder.cbranch(code.is_not_zero(asleep), ring, work)
     code.at(ring)
     code.ring(helpers)
     code.at(work)
-    code.run_claimed(slot)
+    code.run_claimed(slot, I64(0), I64(1))
     before = builder.block
     code.at(wait)
     rounds = builder.phi(I64)
@@ -256,16 +277,19 @@ def _emit_help(module: ir.Module) -> None:
     again, busy, idle, tired, sleep, wake, end = map(
         code.block, ("again", "busy", "idle", "tired", "sleep", "wake", "end")
     )
+    started = builder.atomic_rmw("add", code.word(helpers, STARTED), I64(1), "monotonic")
+    thread = builder.add(started, I64(1))
+    n_threads = code.load(helpers, THREADS)
     entry = builder.block
     code.at(again)
     rounds = builder.phi(I64)
     rounds.add_incoming(I64(0), entry)
-    is_stopped = code.is_positive(code.load(helpers, STOP))
+    is_stopped = code.is_not_zero(code.load(helpers, STOP))
     look = code.block("slots")
     builder.cbranch(is_stopped, end, look)
     code.at(look)
-    n_run = _emit_slots(code, helpers, code.run_claimed)
-    builder.cbranch(code.is_positive(n_run), busy, idle)
+    n_run = _emit_slots(code, helpers, lambda slot: code.run_claimed(slot, thread, n_threads))
+    builder.cbranch(code.is_not_zero(n_run), busy, idle)
     code.at(busy)
     rounds.add_incoming(I64(0), busy)
     builder.branch(again)
@@ -278,8 +302,8 @@ def _emit_help(module: ir.Module) -> None:
     bell = builder.trunc(code.load(helpers, BELL, "seq_cst"), I32)
     code.add(helpers, ASLEEP, 1, "seq_cst")
     stop = code.load(helpers, STOP, "seq_cst")
-    n_left = _emit_slots(code, helpers, lambda slot: code.load(slot, LEFT, "seq_cst"))
-    builder.cbranch(code.is_positive(builder.add(stop, n_left)), wake, sleep)
+    n_left = _emit_slots(code, helpers, code.has_tasks)
+    builder.cbranch(code.is_not_zero(builder.add(stop, n_left)), wake, sleep)
     code.at(sleep)
     code.futex(helpers, WAIT_PRIVATE, builder.zext(bell, I64))
     code.at(wake)

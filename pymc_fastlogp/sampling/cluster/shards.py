@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_fastlogp.sampling.compile_model import compile_pymc_model
+from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+from pymc_fastlogp.sampling.usable_cores import usable_cores
 from pymc_fastlogp.tables.partitions import FilePartition
 
 
@@ -23,7 +24,7 @@ class Shards:
     partitions : sequence of tuple
         For each shard the position of its likelihood, and its rows: a partition of files, or a frame in memory.
     threads : int, optional
-        Threads of an evaluation; by default those of the worker.
+        Threads of an evaluation; by default those of the worker, and at most its cores.
     """
 
     def __init__(
@@ -36,15 +37,16 @@ class Shards:
         from distributed import get_worker
 
         if threads is None:
-            threads = get_worker().state.nthreads
+            threads = min(get_worker().state.nthreads, usable_cores())
         loaded = pickle.loads(likelihoods)
         self._shards = []
         for k, partition in partitions:
             read = {name: shape for name, shape in shapes.items() if name in loaded[k].parameters}
             rows = partition.load() if isinstance(partition, FilePartition) else partition
             # Freezing might change the order of the parameters, and there are no data to freeze.
-            compiled = compile_pymc_model(
-                loaded[k].model(rows, read), freeze_model=False, threads=threads
+            # Shards are evaluated one after the other.
+            compiled = compile_with_helpers(
+                loaded[k].model(rows, read), threads - 1, freeze_model=False
             )
             self._shards.append((compiled, _positions(shapes, read)))
 
