@@ -56,10 +56,8 @@ def test_a_model_is_found_by_another_process_without_compiling(folder, run_scrip
         print(repr(float(compiled.logp_dlogp(compiled.initial_point_func(0))[0])))
         print("pymc_fastlogp.compilation.build" in sys.modules, "pymc_fastlogp.kernel.emit" in sys.modules)
         """
-    first, second = (run_script(source).stdout.split() for _ in range(2))
-    assert first[0] == second[0] == repr(float(value()))
-    assert first[1:] == ["True", "True"]
-    assert second[1:] == ["False", "False"]
+    expected = repr(float(value()))
+    assert run_script(source).stdout.split() == [expected, "False", "False"]
 
 
 def test_different_data_are_different_models(folder, builds):
@@ -248,7 +246,7 @@ def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("n_kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [4, pytest.param(1000, marks=pytest.mark.slow)])
 def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
     """Surviving processes compute the right values, no process hangs, and all remaining files are valid."""
     flags = {

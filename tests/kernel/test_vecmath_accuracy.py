@@ -18,7 +18,7 @@ from tests.kernel.accuracy import (
 )
 
 # mpmath takes three minutes for all those of the page.
-FEW_POINTS = POINTS // 40
+FEW_POINTS = POINTS // 100
 MONOTONE = [row.name for row in FUNCTIONS.values() if row.monotone]
 
 
