@@ -53,7 +53,7 @@ SELDOM = 100_000
 gc.set_threshold(SELDOM)
 
 # A first example compiles; how long the others take says more of the machine than of the code.
-settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=15)
 # For `make test-all`: more examples, and other ones each time.
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("same")

@@ -12,6 +12,7 @@ import pymc_fastlogp
 from tests.conftest import PYTHON
 from tests.reparametrization import models
 from tests.reparametrization.models import COUNT, GROUP
+from tests.slices import examples
 
 OPTIONS = {"progressbar": False, "quiet": True, "cores": 1, "random_seed": 1}
 # As of ArviZ's estimate of the error of a mean, for all entries of a model together.
@@ -96,7 +97,7 @@ def test_sample_uses_what_the_pilot_has_compiled():
 
 
 def test_one_kernel_computes_all():
-    for make in (models.pair, models.correlated, models.zero_sum):
+    for make in examples([models.pair], [models.pair, models.correlated, models.zero_sum]):
         kernels = pymc_fastlogp.explain(pymc_fastlogp.reparametrize(make())).kernels
         assert len(kernels.n_nodes) == 1, make.__name__
         assert not kernels.outside, make.__name__
