@@ -24,6 +24,8 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 RUN := PYTHONPATH="$$PWD" $(PY)
 WORKERS ?= 2
+# A worker takes whole files, in the order of their names: files with few and long tests would else be the last ones.
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BOUNDS := $(addprefix tests/,kernel rewrites callbacks fuzz test_zoo.py test_workflow.py test_lkj_covered.py)
 CHECK := $(addprefix tests/,test_architecture.py test_project_files.py test_docs.py test_config.py \
   rewrites/test_gaussian_rows.py rewrites/test_compact_rows.py kernel/test_passes.py kernel/test_op.py)
@@ -64,13 +66,13 @@ check: lint
 	$(RUN) -m pytest -q -m "not slow" -k "not blocks_run" $(CHECK)
 
 test: lint
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+	$(RUN) -m pytest $(PARALLEL) -m "not slow"
 
 test-install: .venv
 	INSTALL_PYTHON="$(PYTHON)" $(RUN) -m pytest tests/test_bare_install.py
 
 test-all: lint
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=fuzz $(if $(RECORD),--junitxml=build/tests.xml)
+	$(RUN) -m pytest $(PARALLEL) --hypothesis-profile=fuzz $(if $(RECORD),--junitxml=build/tests.xml)
 	$(if $(RECORD),$(RUN) -m tests.counts build/tests.xml)
 
 test-upstream: .venv
@@ -87,7 +89,7 @@ fuzz-graphs: .venv
 
 # Kernels, rewrites, models and random graphs, with code that checks each load and store against its buffer.
 test-bounds: .venv
-	PYMC_FASTLOGP_CHECK_BOUNDS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(BOUNDS)
+	PYMC_FASTLOGP_CHECK_BOUNDS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" $(BOUNDS)
 
 bench: .venv
 	$(RUN) -m benchmarks $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)

@@ -373,7 +373,9 @@ def test_likelihoods_that_differ_in_numbers_alone_share_a_sentence():
     )
 
 
-def test_of_many_terms_with_the_same_operations_one_is_rewritten():
+def test_of_many_terms_with_the_same_operations_one_is_rewritten(monkeypatch):
+    monkeypatch.setattr(kernels, "MOST_ALIKE", 4)
+
     def made(n):
         with pm.Model() as model:
             rate = pm.HalfNormal("rate")

@@ -177,22 +177,18 @@ def texts_of(tmp_path_factory):
     return run
 
 
-FEW = ("radon", "lkj_corr_10", "ordered_logit", "ar2_scan")
-FEW_AND_ALL = [
-    ("frozen", FEW),
-    *(pytest.param(data, NAMES, marks=pytest.mark.slow) for data in ("frozen", "shared")),
-]
+# `make test` compares one model, in test_registration.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["frozen", "shared"])
+def test_switched_off_the_graph_is_upstreams_node_for_node(data, texts_of):
+    off, absent = (texts_of(side, data, *NAMES) for side in ("off", "absent"))
+    assert [*off] == [*absent] == NAMES
+    assert not [name for name in NAMES if off[name] != absent[name]]
 
 
-@pytest.mark.parametrize(("data", "names"), FEW_AND_ALL)
-def test_switched_off_the_graph_is_upstreams_node_for_node(data, names, texts_of):
-    off, absent = (texts_of(side, data, *names) for side in ("off", "absent"))
-    assert [*off] == [*absent] == [*names]
-    assert not [name for name in names if off[name] != absent[name]]
-
-
-@pytest.mark.parametrize("data", ["frozen", pytest.param("shared", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["frozen", "shared"])
 def test_switched_on_the_graph_of_lkj_corr_differs(data, texts_of):
     """Without this the comparison above could be one that never fails."""
-    on, absent = texts_of("on", data, "lkj_corr_10"), texts_of("absent", data, *FEW)
+    on, absent = texts_of("on", data, "lkj_corr_10"), texts_of("absent", data, *NAMES)
     assert on["lkj_corr_10"]["logp_dlogp"] != absent["lkj_corr_10"]["logp_dlogp"]

@@ -21,7 +21,7 @@ from pymc_fastlogp.kernel.native import kernels, machine_code
 from tests.kernel.test_lifetime import are_alive, parts
 from tests.slices import examples
 
-N_THREADS = examples(4, 8)
+N_THREADS = examples(2, 8)
 LIKELIHOODS = {
     "normal": lambda eta, rng: pm.Normal("y", eta, 2, observed=rng.normal(size=300)),
     "poisson": lambda eta, rng: pm.Poisson("y", pt.exp(eta), observed=rng.poisson(2, size=300)),

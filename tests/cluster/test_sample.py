@@ -12,6 +12,7 @@ import pymc_fastlogp
 from pymc_fastlogp.sampling.cluster import sharded_likelihood
 from pymc_fastlogp.sampling.cluster.sharded_likelihood import ShardedLikelihood, WorkersLostError
 from tests.cluster.conftest import OPTIONS, logit, rows
+from tests.slices import examples
 
 pytestmark = pytest.mark.usefixtures("few_partitions")
 
@@ -83,8 +84,8 @@ def kill(likelihood: ShardedLikelihood) -> None:
 
 
 def test_draws_do_not_depend_on_the_number_of_workers(expected, sampled):
-    assert same_draws(sampled(2), expected)
-    assert same_draws(sampled(3), expected)
+    for n_workers in examples([2], [2, 3]):
+        assert same_draws(sampled(n_workers), expected)
 
 
 def test_initial_values_are_named_by_variables_of_the_model(here, table):

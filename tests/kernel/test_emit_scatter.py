@@ -289,7 +289,7 @@ def indices(draw):
 
 
 @drawn(indices(), st.booleans(), st.booleans())
-@settings(max_examples=examples(20, 120))
+@settings(max_examples=examples(12, 120))
 def test_random_scatters_agree_with_upstream(index, is_constant, static):
     """Into a vector and into rows of a matrix, with what is known of the index and without."""
 

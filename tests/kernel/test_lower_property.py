@@ -73,6 +73,6 @@ def cases(draw):
 
 
 @given(cases(), st.booleans(), st.booleans())
-@settings(max_examples=examples(20, 60))
+@settings(max_examples=examples(12, 60))
 def test_random_graphs_agree_with_upstream(case, static, is_constant):
     check_value(case, static=static, known=(2,) if is_constant else ())

@@ -9,8 +9,10 @@ import pymc as pm
 import pytest
 
 import pymc_fastlogp
+from tests.conftest import PYTHON
 from tests.reparametrization import models
 from tests.reparametrization.models import COUNT, GROUP
+from tests.slices import examples
 
 OPTIONS = {"progressbar": False, "quiet": True, "cores": 1, "random_seed": 1}
 # As of ArviZ's estimate of the error of a mean, for all entries of a model together.
@@ -95,7 +97,7 @@ def test_sample_uses_what_the_pilot_has_compiled():
 
 
 def test_one_kernel_computes_all():
-    for make in (models.pair, models.correlated, models.zero_sum):
+    for make in examples([models.pair], [models.pair, models.correlated, models.zero_sum]):
         kernels = pymc_fastlogp.explain(pymc_fastlogp.reparametrize(make())).kernels
         assert len(kernels.n_nodes) == 1, make.__name__
         assert not kernels.outside, make.__name__
@@ -141,9 +143,9 @@ def test_prior_draws_have_as_many_effects_as_the_data_say():
 def test_do_and_observe():
     new = pymc_fastlogp.reparametrize(models.pair())
     with pm.observe(new, {"a": np.zeros(models.GROUPS)}) as observed:
-        assert np.isfinite(observed.compile_logp()(observed.initial_point()))
+        assert np.isfinite(observed.compile_logp(mode=PYTHON)(observed.initial_point()))
     with pm.do(new, {"tau": np.ones(2)}) as done:
-        assert np.isfinite(done.compile_logp()(done.initial_point()))
+        assert np.isfinite(done.compile_logp(mode=PYTHON)(done.initial_point()))
 
 
 def test_initial_values_of_effects_leave_them_as_they_are():

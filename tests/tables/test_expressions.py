@@ -9,6 +9,7 @@ import pytest
 import pymc_fastlogp
 from pymc_fastlogp.tables.columns import columns_in
 from pymc_fastlogp.tables.expressions import expressions_in
+from tests.conftest import PYTHON
 
 pytestmark = pytest.mark.usefixtures("engines")
 
@@ -55,7 +56,7 @@ def test_values_are_those_of_the_graph(case, table):
             column: placeholder.get_value() for placeholder, column in columns_in([x]).items()
         }
         values = expression.values(columns)
-        np.testing.assert_array_equal(values, x.eval())
+        np.testing.assert_array_equal(values, x.eval(mode=PYTHON))
         assert values.dtype == expression.dtype == x.type.dtype
 
 

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "build" / "versions"
 BUILT_ON = ("pymc", "pytensor", "numba", "llvmlite", "nutpie", "numpy")
 # What the tests import besides.
-TESTS_NEED = ("pytest>=8.3", "pytest-xdist>=3.6", "hypothesis>=6.100", "mpmath>=1.3", "jax>=0.6")
+TESTS_NEED = ("pytest>=8.3", "pytest-xdist>=3.7", "hypothesis>=6.100", "mpmath>=1.3", "jax>=0.6")
 # Registration, the workflow of a user, both ways to compile, kernels and CPUs.
 TESTS = (
     "tests/test_registration.py",
