@@ -159,7 +159,10 @@ EXPECTED = "reparametrize=True is {} to help the effects {}: their rows identify
 def _effects(model: "pm.Model", *, is_frozen: bool) -> tuple[dict[str, str], str]:
     """Return the action of ``reparametrize`` on each free variable, and a sentence about its gain if the data tell."""
     from pymc_fastlogp.reparametrization.model_with_sites import find_effects
-    from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
+    from pymc_fastlogp.reparametrization.well_identified import (
+        CENTERED,
+        centered_if_well_identified,
+    )
 
     try:
         # `reparametrize` freezes the data, also if the explained graph does not.
@@ -173,7 +176,7 @@ def _effects(model: "pm.Model", *, is_frozen: bool) -> tuple[dict[str, str], str
     if centered_if_well_identified(model, found) is None:
         return placed, ""
     [names] = found.blocks
-    is_centered = all(found.kinds[name] == "centered" for name in names)
+    is_centered = all(found.kinds[name] in CENTERED for name in names)
     said = (
         ("not expected", "written centered")
         if is_centered
