@@ -16,7 +16,8 @@ Before the gradient is taken, to a lower triangle of known shape that is filled 
 
 When it refuses
 ---------------
-A matrix with entries above the diagonal, which the solver ignores and the product does not; unit diagonals; one matrix per row.
+A matrix with entries above the diagonal, which the solver ignores and the product does not; zeros above the diagonal that a scale may make NaN;
+unit diagonals; one matrix per row.
 """
 
 import numpy as np
