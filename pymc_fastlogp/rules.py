@@ -87,6 +87,12 @@ RULES: tuple[Rule, ...] = (
     Rule("fastlogp_unit_norms", "packed_matrices.unit_norms.local_unit_norms", "canonicalize"),
     # In `canonicalize`, before the lift, which then applies to the scaled factor.
     Rule("fastlogp_gram_of_scaled", "linalg.gram_of_scaled.local_gram_of_scaled", "canonicalize"),
+    # In `canonicalize`, before rows are compacted, so that row rules see effects in place of a product.
+    Rule(
+        "fastlogp_product_of_solve",
+        "linalg.product_of_solve.local_product_of_solve",
+        "canonicalize",
+    ),
     # In `canonicalize`, where `0 / x` and the like are simplified, so that a further lift can follow.
     Rule("fastlogp_lift_set_subtensor", LIFT, "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that rows have no columns that only a check reads.

@@ -460,6 +460,17 @@ def change_points_of_categories():
 
 
 @in_zoo
+def whitened_effects():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
+    mean, a = pm.Normal("mean", shape=(2, 1)), pm.Flat("a", shape=(2, GROUPS))
+    z = pm.Deterministic("z", pt.linalg.solve_triangular(chol, a - mean, lower=True))
+    pm.Potential("prior", -pt.sqr(z).sum() / 2 - GROUPS * pt.log(pt.diagonal(chol)).sum())
+    effects = mean + chol @ z
+    eta = effects[0, group] + effects[1, group] * x
+    pm.Normal("y", eta, pm.HalfNormal("s"), observed=y)
+
+
+@in_zoo
 def sparse_design():
     indicators = scipy.sparse.csr_matrix((np.ones(N), (np.arange(N), group)), shape=(N, GROUPS))
     slopes = indicators.multiply(x[:, None])

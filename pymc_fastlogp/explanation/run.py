@@ -23,6 +23,8 @@ from pymc_fastlogp.tables.progress import progress_shown
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects
+
 FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
 # In the order of the report: likelihoods have most rows.
 KINDS = ("likelihood", "potential", "prior")
@@ -154,13 +156,12 @@ COMPARES = (
 )
 # Alone, a scale of effects is no reason to reparametrize a model.
 SCALE = "reparametrize lets it come near zero: it is the scale of effects"
-EXPECTED = "reparametrize=True is {} to help the effects {}: their rows identify each of them well, and they are {}."
+EXPECTED = "reparametrize=True is {} to help the effects {}: their rows identify {}, and they are written {}."
 
 
 def _effects(model: "pm.Model", *, is_frozen: bool) -> tuple[dict[str, str], str]:
     """Return the action of ``reparametrize`` on each free variable, and a sentence about its gain if the data tell."""
     from pymc_fastlogp.reparametrization.model_with_sites import find_effects
-    from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 
     try:
         # `reparametrize` freezes the data, also if the explained graph does not.
@@ -171,16 +172,28 @@ def _effects(model: "pm.Model", *, is_frozen: bool) -> tuple[dict[str, str], str
     placed = {name: f"{WRITTEN}{kind}; {COMPARES}" for name, kind in found.kinds.items()}
     placed |= dict.fromkeys(found.scales, SCALE)
     placed |= {x.name: f"reparametrize leaves it: {x.reason}" for x in found.unchanged}
-    if centered_if_well_identified(model, found) is None:
-        return placed, ""
+    return placed, _expectation(model, found)
+
+
+def _expectation(model: "pm.Model", found: "ModelEffects") -> str:
+    """Return a sentence about the gain by ``reparametrize``, empty if the data do not tell."""
+    from pymc_fastlogp.reparametrization.well_identified import CENTERED, MIN_RATIO, identification
+
+    known = identification(model, found)
+    if known is None:
+        return ""
     [names] = found.blocks
-    is_centered = all(found.kinds[name] == "centered" for name in names)
-    said = (
-        ("not expected", "written centered")
-        if is_centered
-        else ("expected", "written non-centered")
-    )
-    return placed, EXPECTED.format(said[0], " and ".join(names), said[1])
+    is_centered = [found.kinds[name] in CENTERED for name in names]
+    written = "centered" if all(is_centered) else "non-centered"
+    # By symmetry, the non-centered form is as good if the prior identifies the effects well.
+    if known.least >= MIN_RATIO:
+        how, is_expected = "each of them well", not all(is_centered)
+    elif known.largest <= 1 / MIN_RATIO:
+        how, is_expected = "each of them weakly", any(is_centered)
+    else:
+        how, is_expected = "them in part", True
+    said = "expected" if is_expected else "not expected"
+    return EXPECTED.format(said, " and ".join(names), how, written)
 
 
 def _terms(model: "pm.Model") -> Iterator[tuple[str, pt.TensorVariable, int]]:

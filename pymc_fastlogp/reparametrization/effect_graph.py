@@ -24,6 +24,7 @@ from pymc_fastlogp.reparametrization.effects import (
 )
 from pymc_fastlogp.reparametrization.elimination import Elimination
 from pymc_fastlogp.reparametrization.matrix_normal import (
+    centered_correlated,
     partially_centered_correlated,
     precision_and_gradient,
 )
@@ -218,8 +219,10 @@ class EffectGraph:
     def _insert_centered(self, block: Block) -> None:
         for name in block:
             effect = self._effects[name]
-            if isinstance(effect, Effect) and not effect.is_centered:
-                self._replace(effect, centered_variable(effect))
+            if not effect.is_centered:
+                is_single = isinstance(effect, Effect)
+                new = centered_variable(effect) if is_single else centered_correlated(effect)
+                self._replace(effect, new)
 
     def _conditional_gradient(
         self, name: str, arrays: Mapping[str, Variable], others: Sequence[str]

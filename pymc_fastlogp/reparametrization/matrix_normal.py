@@ -6,6 +6,12 @@ With the site of a group, information ``I`` and gradient ``h``, the standardized
     u = R^-T (R^-1 g + z),   log |du/dz| = -sum(log(diag(R)))
 
 The eigenvalues of M, and the squared diagonal of R, are at least 1 for any factor.
+
+Centered, the limit of infinite information for effects that the model writes non-centered, with a lower triangular factor:
+
+    z = factor^-1 (a - mean),   log |dz/da| = -sum(log |diag(factor)|)
+
+The variable of the model is ``z``, and the sampler moves in ``a``. A rewrite simplifies ``mean + factor @ z`` in the likelihood to ``a``.
 """
 
 from collections.abc import Sequence
@@ -54,6 +60,12 @@ class CorrelatedNormalColumns(CorrelatedNormal):
     """Standardized effects with groups on the second axis."""
 
     group_axis = 1
+
+
+class CenteredCorrelatedNormal(CorrelatedNormal):
+    """Standardized effects, with mean and factor of the effects for :class:`CenteredMatrixTransform`."""
+
+    extended_signature = "[rng],[size],(),(),(j,k),(k,k)->[rng],()"
 
 
 class PartiallyCenteredMvNormal(SiteRV):
@@ -151,6 +163,49 @@ class MatrixTransform(Transform):
         return x.T if self.group_axis == 0 else x
 
 
+class CenteredMatrixTransform(Transform):
+    """Change of variables of a :class:`CenteredCorrelatedNormal`.
+
+    Parameters
+    ----------
+    group_axis : int
+        Axis of the groups in the variable.
+    """
+
+    name = "centered"
+    ndim_supp = 0
+
+    def __init__(self, group_axis: int):
+        self.group_axis = group_axis
+
+    def forward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the effects."""
+        mean, factor = inputs[-2:]
+        return self._effects_first(mean.T + factor @ self._effects_first(value))
+
+    def backward(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the variable."""
+        mean, factor = inputs[-2:]
+        deviation = self._effects_first(value) - mean.T
+        return self._effects_first(pt.linalg.solve_triangular(factor, deviation, lower=True))
+
+    def log_jac_det(self, value: TensorVariable, *inputs: Variable) -> TensorVariable:
+        """Return the log Jacobian of each entry."""
+        logs = -pt.log(pt.abs(pt.diagonal(inputs[-1])))
+        return self._effects_first(pt.zeros_like(self._effects_first(value)) + logs[:, None])
+
+    def _effects_first(self, x: TensorVariable) -> TensorVariable:
+        """Move the axis of effects to the front, or back."""
+        return x.T if self.group_axis == 0 else x
+
+
+@support_point_of.register(CenteredCorrelatedNormal)
+def _support_point_of_centered(
+    op: CenteredCorrelatedNormal, rv: TensorVariable, rng: Any, size: Any, *inputs: Variable
+) -> TensorVariable:
+    return zeros_of(rv)
+
+
 @support_point_of.register(CorrelatedNormal)
 @support_point_of.register(PartiallyCenteredMvNormal)
 def _support_point(
@@ -192,3 +247,10 @@ def partially_centered_correlated(effects: Correlated, inputs: Sequence[Variable
         op, inputs = PartiallyCenteredMvNormal, [effects.factor, *inputs]
     transform = MatrixTransform(effects.group_axis, effects.is_centered)
     return with_transform(effects, op, transform, inputs)
+
+
+def centered_correlated(effects: Correlated) -> Variable:
+    """Return the free variable of non-centered effects, with a transform that samples the effects centered."""
+    transform = CenteredMatrixTransform(effects.group_axis)
+    inputs = [effects.mean, effects.factor]
+    return with_transform(effects, CenteredCorrelatedNormal, transform, inputs)

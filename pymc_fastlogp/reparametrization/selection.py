@@ -8,7 +8,7 @@ from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, find_effects
 from pymc_fastlogp.reparametrization.pilot import Pilot, Sites
 from pymc_fastlogp.reparametrization.sites import Array, Site
-from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
+from pymc_fastlogp.reparametrization.well_identified import CENTERED, centered_if_well_identified
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -94,11 +94,11 @@ def _centered_parametrization(
     """Return the centered parametrization, None if the model is written centered."""
     [(names, flat)] = found.blocks.items()
     why = "each effect is well identified by its rows"
-    if all(found.kinds[name] == "centered" for name in names):
+    if all(found.kinds[name] in CENTERED for name in names):
         logger.info("no variable is reparametrized: %s", why)
         return None
     logger.info("%s are sampled centered: %s", ", ".join(names), why)
-    site = Site.infinite(len(names), flat.gradient.shape[1:])
+    site = Site.infinite(len(flat.gradient), flat.gradient.shape[1:])
     compiled = compile(centered)
     start = compiled.initial_point_func(0)
     return Parametrization({names: site}, {*names}, centered, compiled, start)

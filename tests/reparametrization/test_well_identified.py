@@ -1,12 +1,16 @@
 """Effects that their rows identify well are sampled centered."""
 
 import logging
+from functools import partial
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.model.transform.optimization import freeze_dims_and_data
+from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
 
 import pymc_fastlogp
 from pymc_fastlogp.reparametrization import well_identified
@@ -15,6 +19,7 @@ from pymc_fastlogp.reparametrization.sites import Site
 from pymc_fastlogp.reparametrization.well_identified import centered_if_well_identified
 from tests.reparametrization.test_as_written import jacobian, values_as_written
 from tests.reparametrization.test_exact import function
+from tests.rewrites.conftest import nodes_of, pregrad
 
 GROUPS = 30
 
@@ -129,7 +134,8 @@ def test_other_likelihoods_are_left_to_the_pilot(likelihood, written):
 
 
 def test_few_rows_and_few_groups_are_left_to_the_pilot():
-    assert not is_well_identified(model_of(slopes, rows=300))
+    assert is_well_identified(model_of(slopes, rows=600))
+    assert not is_well_identified(model_of(slopes, rows=100))
     assert not is_well_identified(model_of(slopes, rows=GROUPS))
     assert not is_well_identified(model_of(slopes, groups=well_identified.MIN_GROUPS - 1))
 
@@ -182,7 +188,8 @@ def test_rows_are_counted_before_compaction(written):
     np.testing.assert_allclose(rows.response, y, rtol=1e-9, atol=1e-12)
 
 
-def test_the_ratio_is_that_of_least_squares_group_by_group():
+@pytest.mark.parametrize("is_correlated", [False, True])
+def test_the_ratio_is_that_of_least_squares_group_by_group(is_correlated):
     group, x, y = simulated(600)
     rows = well_identified._Rows(y, np.array([np.ones_like(x), x]), group)
     estimates, inverses, squares = [], [], 0.0
@@ -190,18 +197,39 @@ def test_the_ratio_is_that_of_least_squares_group_by_group():
         design = np.column_stack([np.ones((group == g).sum()), x[group == g]])
         found, left, *_ = np.linalg.lstsq(design, y[group == g])
         estimates.append(found)
-        inverses.append(np.diag(np.linalg.inv(design.T @ design)))
+        inverses.append(np.linalg.inv(design.T @ design))
         squares += left[0]
     uncertain = squares / (len(y) - 2 * GROUPS) * np.array(inverses)
-    between = np.var(estimates, axis=0, ddof=1) - uncertain.mean(0)
-    expected = (between / uncertain).min()
-    np.testing.assert_allclose(well_identified._least_ratio(rows, GROUPS), expected, rtol=1e-9)
+    between = np.cov(np.transpose(estimates)) - uncertain.mean(0)
+    if not is_correlated:
+        between *= np.eye(2)
+    fractions = np.mean([np.linalg.inv(each + between) @ each for each in uncertain], axis=0)
+    eigenvalues = np.linalg.eigvals(fractions)
+    expected = [1 / eigenvalues.max() - 1, 1 / eigenvalues.min() - 1]
+    found = well_identified._ratios(rows, GROUPS, is_correlated=is_correlated)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_the_ratio_of_groups_of_one_size_is_that_of_variances():
+    group = np.repeat(np.arange(40), 10)
+    y = np.random.default_rng(0).normal(np.sin(group), 0.5)
+    means = y.reshape(40, 10).mean(1)
+    uncertain = np.square(y - means[group]).sum() / (400 - 40) / 10
+    rows = well_identified._Rows(y, np.ones((1, 400)), group)
+    expected = (np.var(means, ddof=1) - uncertain) / uncertain
+    found = well_identified._ratios(rows, 40)
+    np.testing.assert_allclose(found, [expected, expected], rtol=1e-9)
 
 
 @pytest.mark.parametrize("written", WAYS[1:])
 def test_a_model_that_is_sampled_centered_is_the_same_model(written):
     model = model_of(slopes, rows=600, written=written)
     new = with_sites(model, {("a", "b"): Site.infinite(2, (GROUPS,))}).model
+    assert_same_model(model, new)
+
+
+def assert_same_model(model, new):
+    """Assert that the log densities of two models differ by the log Jacobian of their value variables."""
     of_values = function(new, values_as_written(model, new))
     logp, density = function(new, [new.logp()]), function(model, [model.logp()])
     shapes = [x.shape for x in new.initial_point().values()]
@@ -230,7 +258,11 @@ def test_non_centered_effects_are_sampled_centered(caplog):
     assert [x.name for x in new.value_vars] == [*names, "a_centered__", "b_centered__"]
     compiled = pymc_fastlogp.compile_pymc_model(model, reparametrize=True)
     expected = pymc_fastlogp.compile_pymc_model(by_hand)
-    x = np.random.default_rng(3).normal(size=expected.n_dim)
+    assert_same_density(compiled, expected, np.random.default_rng(3).normal(size=expected.n_dim))
+
+
+def assert_same_density(compiled, expected, x):
+    """Assert that a compiled model has the density and the gradient of another, whose value variables have other names."""
     places, its_places = (value_places(each) for each in (compiled, expected))
     its_x = np.empty_like(x)
     for name, place in places.items():
@@ -278,3 +310,99 @@ def test_well_identified_centered_model_is_sampled_as_written(caplog):
     reparametrized = pymc_fastlogp.compile_pymc_model(model, reparametrize=True)
     point = written.initial_point_func(1)
     assert reparametrized.logp_dlogp(point)[0] == written.logp_dlogp(point)[0]
+
+
+def correlated(write, rows=600, groups=GROUPS, likelihood=None):
+    group, x, y = simulated(rows, groups)
+    with pm.Model() as model:
+        effects = write(groups)
+        mean = effects[group, 0] + effects[group, 1] * x
+        (likelihood or pm.Normal)("y", mu=mean, sigma=pm.HalfNormal("sigma"), observed=y)
+    return model
+
+
+def lkj():
+    sd = pm.Exponential.dist(1.0, shape=2)
+    return pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)[0]
+
+
+def rows_of_z(groups):
+    return pm.Normal("mean", shape=2) + pm.Normal("z", shape=(groups, 2)) @ lkj().T
+
+
+def columns_of_z(groups):
+    return (lkj() @ pm.Normal("z", shape=(2, groups))).T + pm.Normal("mean", shape=2)
+
+
+def without_mean(groups):
+    return pm.Normal("z", shape=(groups, 2)) @ lkj().T
+
+
+def with_factor_by_hand(groups):
+    sd, rho = pm.HalfNormal("sd", shape=2), pm.Uniform("rho", -1, 1)
+    one = pt.stack([pt.stack([1.0, 0.0]), pt.stack([rho, pt.sqrt(1 - rho**2)])])
+    return pm.Normal("mean", shape=2) + pm.Normal("z", shape=(groups, 2)) @ (sd[:, None] * one).T
+
+
+def mv_normal(groups):
+    return pm.MvNormal("z", pm.Normal("mean", shape=2), chol=lkj(), shape=(groups, 2))
+
+
+def with_any_matrix(groups):
+    factor = pm.Normal("factor", shape=(2, 2))
+    return pm.Normal("mean", shape=2) + pm.Normal("z", shape=(groups, 2)) @ factor.T
+
+
+def with_mean_by_group(groups):
+    slope = pm.Normal("mean", shape=2) * np.arange(groups)[:, None]
+    return slope + pm.Normal("z", shape=(groups, 2)) @ lkj().T
+
+
+CORRELATED = [rows_of_z, columns_of_z, without_mean, with_factor_by_hand]
+
+
+@pytest.mark.parametrize("write", [*CORRELATED, mv_normal])
+def test_correlated_effects_with_many_gaussian_rows_are_well_identified(write):
+    assert is_well_identified(correlated(write))
+
+
+def test_other_correlated_effects_are_left_to_the_pilot():
+    assert not is_well_identified(correlated(rows_of_z, rows=100))
+    assert not is_well_identified(correlated(rows_of_z, groups=well_identified.MIN_GROUPS - 1))
+    assert not is_well_identified(correlated(rows_of_z, likelihood=partial(pm.StudentT, nu=5)))
+    assert not is_well_identified(correlated(with_any_matrix))
+    assert not is_well_identified(correlated(with_mean_by_group))
+
+
+def centered_model(model):
+    """Return a model with all effects centered."""
+    found = find_effects(freeze_dims_and_data(model))
+    sites = {
+        names: Site.infinite(len(flat.gradient), flat.gradient.shape[1:])
+        for names, flat in found.blocks.items()
+    }
+    return with_sites(model, sites).model
+
+
+@pytest.mark.parametrize("write", CORRELATED)
+def test_model_with_correlated_effects_sampled_centered_is_the_same_model(write):
+    model = correlated(write)
+    assert_same_model(model, centered_model(model))
+
+
+@pytest.mark.parametrize("write", [rows_of_z, columns_of_z, without_mean])
+def test_likelihood_of_correlated_effects_has_no_solve_and_no_product(write):
+    new = centered_model(correlated(write))
+    [mean] = new.replace_rvs_by_values([new["y"].owner.op.dist_params(new["y"].owner)[0]])
+    mean = pregrad(mean, on=True)
+    assert not nodes_of(mean, SolveTriangular)
+    assert not nodes_of(mean, Dot)
+    assert {x.name for x in explicit_graph_inputs([mean])} == {"z_centered__"}
+
+
+def test_correlated_effects_sampled_centered_have_the_density_of_the_model_centered_by_hand(caplog):
+    with caplog.at_level(logging.INFO, logger="pymc_fastlogp"):
+        compiled = pymc_fastlogp.compile_pymc_model(correlated(rows_of_z), reparametrize=True)
+    assert "z are sampled centered: each effect is well identified by its rows" in caplog.text
+    by_hand = pymc_fastlogp.compile_pymc_model(correlated(mv_normal))
+    assert_same_density(compiled, by_hand, np.random.default_rng(3).normal(size=by_hand.n_dim))
