@@ -220,9 +220,10 @@ class EffectGraph:
         for name in block:
             effect = self._effects[name]
             if not effect.is_centered:
-                is_single = isinstance(effect, Effect)
-                new = centered_variable(effect) if is_single else centered_correlated(effect)
-                self._replace(effect, new)
+                if isinstance(effect, Effect):
+                    self._replace(effect, centered_variable(effect))
+                else:
+                    self._replace(effect, centered_correlated(effect))
 
     def _conditional_gradient(
         self, name: str, arrays: Mapping[str, Variable], others: Sequence[str]

@@ -36,7 +36,7 @@ to a vector has a partial vector for each chunk.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -474,7 +474,7 @@ class _Chunks:
         key = _Partial(*partial)
         if key not in self.partials:
             name, dtype = f"{self.counter.name}p{len(self.partials)}", key.target.dtype
-            shape = self.count, *key.shape[:-1], _whole_lines((1, *key.shape)[-1], dtype)
+            shape = self.count, *_whole_lines(key.shape or (1,), dtype)
             self.partials[key] = Buffer(name, dtype, shape, Role.SCRATCH)
         return self.partials[key]
 
@@ -503,11 +503,13 @@ class _Chunks:
         return [Loop(domain, tuple(body), self.when) for domain, body in merges.items()]
 
 
-def _whole_lines(size: Size, dtype: str) -> int:
-    """Return the length of an axis, rounded up to whole cache lines: threads that write to one line wait for each other."""
-    assert isinstance(size, int)
+def _whole_lines(shape: tuple[Size, ...], dtype: str) -> tuple[Size, ...]:
+    """Return a shape whose first length is rounded up to whole cache lines: threads that write to one line wait for each other."""
+    first, *others = shape
+    assert isinstance(first, int)
     per_line = LINE // itemsize(dtype)
-    return -(-size // per_line) * per_line
+    multiple = per_line // gcd(per_line, prod(n for n in others if isinstance(n, int)))
+    return -(-first // multiple) * multiple, *others
 
 
 def _is_disjoint(loop: Loop, statement: Accumulate, groups: _Groups | None) -> bool:
