@@ -18,11 +18,13 @@ from pytensor.graph.op import Op
 
 import pymc_fastlogp
 from pymc_fastlogp import explain, verify
+from pymc_fastlogp.analysis.index_facts import FAR
 from pymc_fastlogp.decisions import Refusal, collected
 from pymc_fastlogp.explanation import drawing, kernels
 from pymc_fastlogp.explanation.result import Kernels
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.rewrites.rows import refusals
+from pymc_fastlogp.rewrites.rows.order import scatter_order
 
 COMPACT, GAUSSIAN = "fastlogp_compact_rows", "fastlogp_gaussian_rows"
 CHECKS = "fastlogp_fold_checks_by_range"
@@ -201,7 +203,8 @@ def test_rewrites_that_are_not_about_rows_are_counted():
 
 
 @pytest.mark.parametrize(("as_data", "name"), [(True, "group"), (False, "a")])
-def test_rows_that_were_sorted_name_the_index_or_what_it_reads(as_data, name):
+def test_rows_that_were_sorted_name_the_index_or_what_it_reads(monkeypatch, as_data, name):
+    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
     rng = data()
     group = rng.integers(0, 5, N)
     with pm.Model() as model:

@@ -16,6 +16,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 import pymc_fastlogp
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbors
 from pymc_fastlogp.decisions import collected
+from pymc_fastlogp.rewrites.rows.order import scatter_order
 from pymc_fastlogp.rewrites.rows.order.order_rows import NAME
 from pymc_fastlogp.rewrites.rows.order.scatter_order import (
     CACHED,
@@ -53,6 +54,12 @@ table, entries = pt.tensor("table", shape=(4, 3)), pt.tensor("entries", shape=(N
 square = pt.tensor("square", shape=(N, N))
 VALUES = {v: np.random.default_rng(1).normal(size=v.type.shape) for v in (theta, phi, few, table)}
 VALUES |= {entries: Y, square: np.outer(X, Y)}
+
+
+@pytest.fixture(autouse=True)
+def wide_vectors(monkeypatch):
+    """Choose orders as on a CPU with vectors of 512 bits."""
+    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
 
 
 def rows(group=GROUP, x=X):
@@ -276,6 +283,14 @@ def test_a_table_longer_than_the_cache_is_read_in_rounds():
 def test_cost_is_the_measured_one(known, nanoseconds):
     assert len(RUNS) == len(LANE_BY_LANE) == len(IN_REGISTERS)
     assert cost_of_one(known) == pytest.approx(nanoseconds)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_short_vectors_have_no_runs_to_sort_for(monkeypatch, width):
+    """Rows are not sorted into runs, but still into the order of a table that each row reads once."""
+    monkeypatch.setattr(scatter_order, "default_width", lambda: width)
+    assert best_order([ScatterIndex(GROUP, 1)]) is None
+    np.testing.assert_array_equal(best_order([ScatterIndex(PERMUTATION, 1)]), BY_ENTRY)
 
 
 @st.composite

@@ -20,8 +20,9 @@ are:
 The cheapest candidate is taken repeatedly until no order saves enough, so the rule is idempotent. Other costs of a row
 are not counted.
 
-The costs were measured with ``python -m benchmarks.costs scatter`` for 16 lanes. With fewer lanes registers pay for shorter
-runs, so an order that pays here pays there.
+The costs were measured with ``python -m benchmarks.costs scatter`` for 16 lanes. With vectors of 256 bits or less a loop has
+fewer lanes, and its arithmetic takes longer than the scatter lane by lane, which runs beside the arithmetic. The ends of runs then
+cost more than registers save. So runs count as cheap as rows in random order, and rows are sorted for the other reasons alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbors, neighbors_of
+from pymc_fastlogp.kernel.native.target import default_width
 
 # Nanoseconds per row of a scatter by the mean length of runs, lane by lane and in registers.
 RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
@@ -118,7 +120,8 @@ def cost_of_one(known: Neighbors) -> float:
     if known.gap >= FAR:
         return AS_VECTORS
     by_run = IN_REGISTERS if known.run >= FAR else LANE_BY_LANE
-    return float(np.interp(np.log2(known.run), np.log2(RUNS), by_run))
+    measured = float(np.interp(np.log2(known.run), np.log2(RUNS), by_run))
+    return measured if default_width() >= FAR else max(measured, LANE_BY_LANE[0])
 
 
 def _orders(scattered: Sequence[ScatterIndex]) -> Iterator[np.ndarray]:
