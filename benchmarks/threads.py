@@ -1,16 +1,16 @@
 r"""Threads of a chain: ``python -m benchmarks.threads [model ...] [--seconds S] [--rounds N] [--report]``.
 
 Measured are the seconds of one evaluation of logp and gradient by one chain, with one and with two threads, in a native loop at 8 points. The two sides
-run in turn within each round, and ratios are formed round by round. Nothing else should run on the machine.
+run in turn in many short rounds, of which the fastest counts. Nothing else should run on the machine.
 
-Predicted are more threads. A third side measures the chunks: it runs all chunks of a loop in order, and measures their time. The time of :math:`p` threads is
+Predicted are more threads. A third side runs all chunks of a loop in order, and measures their time. The predicted time of :math:`p` threads is
 
 .. math::
 
-    S + \sum_j \frac{\lceil K_j / p \rceil}{K_j} P_j + (p - 1) F
+    S + \sum_j \frac{\lceil K_j / p \rceil}{K_j} P_j + F + (p - 2) J b
 
-with the time :math:`P_j` of the :math:`K_j` chunks of loop :math:`j`, the time :math:`S` of one thread outside of these loops, and the time :math:`F` that two threads take longer
-than without the last term. So each further thread is assumed to cost as much as the second. The result is written to the JSON and to the table of the docs.
+with the time :math:`P_j` of the :math:`K_j` chunks of loop :math:`j` of :math:`J`, the time :math:`S` of one thread outside of these loops, the time :math:`b` of a barrier with one
+helper, and the time :math:`F` that two threads take longer than this sum, mostly for transfers between caches. The result is written to the JSON and to the table of the docs.
 """
 
 import argparse
@@ -31,10 +31,15 @@ from benchmarks.report import digits, insert_table, machine_and_versions
 from benchmarks.suite import Case
 
 RESULTS = Path(__file__).parent / "results" / "threads.json"
+POINTER = ctypes.c_void_p
+# Type of the function that runs tasks.
+RUN = ctypes.CFUNCTYPE(None, POINTER, POINTER, POINTER, ctypes.c_int64)
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "cores.md"
 MARKER = "table of threads"
-ROUNDS, SECONDS = 15, 0.1
+ROUNDS, SECONDS = 200, 0.005
 PREDICTED = (4, 8, 16)
+# Fastest rounds in the JSON.
+KEPT = 20
 
 CASES = (
     Case("irt_2pl", "2PL item response, 20 000 rows", "irt_2pl"),
@@ -47,9 +52,9 @@ CASES = (
         {"rows": 50_000},
     ),
     Case("ordered_logit", "ordered logit, 50 000 rows", "ordered_logit", {"rows": 50_000}),
-    # No loop of these is split.
+    Case("verbal_aggression", "2PL, verbal aggression (real), 7 584 rows", "verbal_aggression"),
+    # Too short for chunks.
     Case("student_t", "Student-t, 5 000 rows", "student_t"),
-    Case("radon", "radon, 919 rows", "radon"),
 )
 
 
@@ -60,7 +65,7 @@ class Times:
     Attributes
     ----------
     seconds : dict of int to list of float
-        Seconds of an evaluation in each round, by number of threads.
+        Seconds of an evaluation in each round, or in the fastest ones, by number of threads.
     chunks : list of (int, float)
         Number of chunks of each parallel loop, and seconds of all of them.
     """
@@ -68,24 +73,20 @@ class Times:
     seconds: dict[int, list[float]]
     chunks: list[tuple[int, float]] = field(default_factory=list)
 
-    def median(self, threads: int) -> float:
-        """Return the seconds of an evaluation."""
-        return float(np.median(self.seconds[threads]))
+    def fastest(self, threads: int) -> float:
+        """Return the seconds of an evaluation in the fastest round."""
+        return min(self.seconds[threads])
 
-    @property
-    def ratio(self) -> float:
-        """Time of one thread divided by the time of two threads, in the same round."""
-        return float(np.median(np.divide(self.seconds[1], self.seconds[2])))
-
-    def predicted(self, threads: int) -> float:
-        """Return the seconds of an evaluation with more threads, see the docstring of the module."""
-        one = self.median(1)
-        further = max(one / self.ratio - self._without_waits(2), 0)
-        return self._without_waits(threads) + (threads - 1) * further
+    def predicted(self, threads: int, barrier: float) -> float:
+        """Return the seconds of an evaluation with more threads, see the docstring of the module; ``barrier`` are the seconds of a barrier."""
+        further = max(self.fastest(2) - self._without_waits(2), 0)
+        return self._without_waits(threads) + further + (threads - 2) * len(self.chunks) * barrier
 
     def _without_waits(self, threads: int) -> float:
+        one, total = self.fastest(1), sum(seconds for _, seconds in self.chunks)
         saved = sum((1 - ceil(k / threads) / k) * seconds for k, seconds in self.chunks)
-        return self.median(1) - saved
+        # The chunks are measured apart, and cannot take longer than the whole.
+        return one - saved * min(1, one / total if total else 1)
 
 
 def measure(case: Case, rounds: int, seconds: float) -> Times:
@@ -108,28 +109,24 @@ def measure(case: Case, rounds: int, seconds: float) -> Times:
 def chunk_times(compiled: Any, callback: Any, points: np.ndarray) -> list[tuple[int, float]]:
     """Return the number of chunks of each parallel loop of an evaluation, and the seconds of all of them, run in order by this thread."""
     from pymc_fastlogp.kernel.emit.parallel import HELPERS
-    from pymc_fastlogp.kernel.threads import helpers, protocol
+    from pymc_fastlogp.kernel.threads import helpers
 
     kernel = compiled.compiled_logp_func._called
     if kernel is None or not helpers.has_tasks(kernel):
         return []
-    # A caller that finds no free slot runs all tasks in order.
-    words = np.zeros(protocol.HEADER + protocol.N_SLOTS * protocol.SLOT + protocol.LINE, np.int64)
-    words[protocol.HEADER + protocol.BUSY :: protocol.SLOT] = 1
-    pointer = ctypes.c_void_p
-    run_type = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64)
-    run_all = run_type(helpers._functions().run)
+    words = busy_helpers()
+    run_all = RUN(helpers._functions().run)
     now: list[tuple[int, float]] = []
 
-    @run_type
+    @RUN
     def timed(_: int, task: int, context: int, n_tasks: int) -> None:
         start = time.perf_counter()
         run_all(words.ctypes.data, task, context, n_tasks)
         now.append((n_tasks, time.perf_counter() - start))
 
     # The first word of helpers is the address of the function that runs tasks.
-    words_of_timed = np.array([ctypes.cast(timed, pointer).value], np.int64)
-    variable = pointer.from_address(kernel.variable(HELPERS))
+    words_of_timed = np.array([ctypes.cast(timed, POINTER).value], np.int64)
+    variable = POINTER.from_address(kernel.variable(HELPERS))
     variable.value = words_of_timed.ctypes.data
     measured = []
     try:
@@ -140,8 +137,36 @@ def chunk_times(compiled: Any, callback: Any, points: np.ndarray) -> list[tuple[
     finally:
         variable.value = None
     counts = [n for n, _ in measured[0]]
-    seconds = np.median([[x for _, x in each] for each in measured[100:]], axis=0)
+    seconds = np.min([[x for _, x in each] for each in measured], axis=0)
     return list(zip(counts, map(float, seconds), strict=True))
+
+
+def busy_helpers() -> np.ndarray:
+    """Return the memory of helpers without a free slot, so that a caller runs all tasks in order."""
+    from pymc_fastlogp.kernel.threads import protocol
+
+    words = np.zeros(protocol.HEADER + protocol.N_SLOTS * protocol.SLOT + protocol.LINE, np.int64)
+    words[protocol.HEADER + protocol.BUSY :: protocol.SLOT] = 1
+    return words
+
+
+def barrier_time(compiled: Any) -> float:
+    """Return the seconds that two tasks without work take longer with a helper; ``compiled`` is a model whose kernel has chunks."""
+    from pymc_fastlogp.kernel.threads import helpers
+
+    team = helpers.Helpers(1, compiled.compiled_logp_func._called)
+    run, alone = RUN(team._functions.run), busy_helpers()
+    task = ctypes.cast(ctypes.CDLL(None).labs, POINTER)
+    times: dict[int, list[float]] = {words.ctypes.data: [] for words in (team._words, alone)}
+    for _ in range(2000):
+        for address, seconds in times.items():
+            start = time.perf_counter()
+            for _ in range(20):
+                run(address, task, None, 2)
+            seconds.append((time.perf_counter() - start) / 20)
+    team.close()
+    with_helper, without = map(min, times.values())
+    return max(with_helper - without, 0.0)
 
 
 def page_table(results: Mapping[str, Any]) -> str:
@@ -154,8 +179,9 @@ def page_table(results: Mapping[str, Any]) -> str:
             continue
         plain = results["times"][case.name]
         times = Times({int(n): x for n, x in plain["seconds"].items()}, plain["chunks"])
-        cells = [case.title, *(digits(1e6 * times.median(n)) for n in (1, 2)), f"{times.ratio:.2f}"]
-        predicted = (times.median(1) / times.predicted(n) for n in PREDICTED)
+        one, two = (times.fastest(n) for n in (1, 2))
+        cells = [case.title, digits(1e6 * one), digits(1e6 * two), f"{one / two:.2f}"]
+        predicted = (one / times.predicted(n, results["barrier"]) for n in PREDICTED)
         cells += [f"{x:.1f}" if times.chunks else "1" for x in predicted]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"{machine_and_versions(results)}."])
@@ -170,18 +196,23 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only write the table again")
     arguments = parser.parse_args()
     if not arguments.report:
+        from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+
         chosen = [x for x in CASES if not arguments.models or x.name in arguments.models]
         times = {}
         for case in chosen:
             found = measure(case, arguments.rounds, arguments.seconds)
-            times[case.name] = {"seconds": found.seconds, "chunks": found.chunks}
-            one, two = (1e6 * found.median(n) for n in (1, 2))
-            print(f"{case.name}: {one:.1f} us, {two:.1f} us, {found.ratio:.2f}", flush=True)
+            seconds = {n: sorted(x)[:KEPT] for n, x in found.seconds.items()}
+            times[case.name] = {"seconds": seconds, "chunks": found.chunks}
+            one, two = (1e6 * found.fastest(n) for n in (1, 2))
+            print(f"{case.name}: {one:.1f} us, {two:.1f} us, {one / two:.2f}", flush=True)
             print("  chunks", [(k, f"{1e6 * x:.1f} us") for k, x in found.chunks], flush=True)
         if arguments.models:
             return
         date = datetime.now(UTC).date().isoformat()
-        where = {"machine": machine(), "versions": versions()}
+        barrier = barrier_time(compile_with_helpers(CASES[0].make(), 0))
+        print(f"barrier: {1e6 * barrier:.2f} us", flush=True)
+        where = {"machine": machine(), "versions": versions(), "barrier": barrier}
         RESULTS.write_text(json.dumps({"date": date, **where, "times": times}, indent=1) + "\n")
     PAGE.write_text(
         insert_table(PAGE.read_text(), page_table(json.loads(RESULTS.read_text())), MARKER)
