@@ -34,9 +34,9 @@ Gradient = Callable[[Array], Array]
 MAX_PARAMETERS = 128
 # Largest number of entries of B.
 MAX_COUPLINGS = 65_536
-# Least condition number worth a map: paths grow with its root. The work of the map grows with the square of the number of parameters,
-# and 64 parameters double the work of a small model.
-MIN_CONDITION, DOUBLE_WORK = 5.0, 64
+# Least condition number worth a map: paths grow with its root. The work of the map grows with the square of the number of parameters.
+# A map of 64 parameters doubles the work of a small model, which takes as many multiplications. Each dependent adds more.
+MIN_CONDITION, DOUBLE_WORK, WORK_OF_DEPENDENT = 5.0, 64, 8
 # Least squared canonical correlation of a pair that B includes.
 MIN_SQUARED_CORRELATION = 0.5
 # Steps of differences of gradients: absolute while scales are unknown, then in standard deviations.
@@ -182,7 +182,8 @@ class _Curvature(NamedTuple):
         fastest = np.linalg.eigvalsh(_scaled(self.own, scale))[-1]
         slowest = np.linalg.eigvalsh(_scaled(marginal, scale))[0]
         ratio = float(fastest / slowest) if slowest > MIN_CURVATURE else np.inf
-        work = 1 + (len(self.indices) / DOUBLE_WORK) ** 2
+        of_model = DOUBLE_WORK**2 + WORK_OF_DEPENDENT * len(self.dependents)
+        work = 1 + len(self.indices) ** 2 / of_model
         if ratio < MIN_CONDITION * work**2:
             return None, ratio
         return LinearMap(self.indices, _inverse_root(marginal), dependents, left, right), ratio

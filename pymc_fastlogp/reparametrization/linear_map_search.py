@@ -1,16 +1,25 @@
-"""Search for the linear map of a model: choose its correlated parameters, at the mode, and check that a map helps.
+r"""Search for the linear map of a model: choose its correlated parameters, at the mode, and check that a map helps.
 
 The map itself is derived in :mod:`~pymc_fastlogp.reparametrization.linear_map`.
+
+The joint mode of parameters ``p`` and many dependents ``f`` may be far from the posterior. In an item response model it multiplies discriminations, and divides the
+spread of abilities, until the prior of the discriminations stops it. So the dependents are averaged out: the search maximizes over ``p``, ``m`` and ``s``
+
+    (log p(p, m + s) + log p(p, m - s)) / 2 + sum(log(s))
+
+This is the evidence lower bound of independent Gaussians ``f ~ N(m, s^2)``, by two-point Gauss-Hermite quadrature for each dependent. Since the log density is a sum of
+terms with one dependent each, two evaluations suffice for all dependents. If ``f`` is Gaussian given ``p``, the result is the mode of the marginal density of ``p``.
+The averaged density also gives the second derivatives.
 """
 
 import logging
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from pymc_fastlogp.reparametrization.linear_map import Array, Indices, LinearMap, linear_map
+from pymc_fastlogp.reparametrization.linear_map import STEP, Array, Indices, LinearMap, linear_map
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects
 from pymc_fastlogp.reparametrization.posterior_mode import Density, find_mode
 
@@ -66,7 +75,7 @@ def find_linear_map(
     # The search may visit points with a gradient that is not finite. Results are checked.
     with np.errstate(all="ignore"):
         try:
-            found, ratio, x = _find_map_at_mode(
+            found, ratio, x, density = _find_map_at_mode(
                 compiled.logp_dlogp, x, *_variable_indices(model, compiled, effects)
             )
         except (ValueError, np.linalg.LinAlgError) as error:
@@ -74,7 +83,7 @@ def find_linear_map(
             return None
         if found is None or not np.isfinite(ratio):
             return None
-        mismatch = _mismatch(compiled.logp_dlogp, found, x)
+        mismatch = _mismatch(density, found, x)
     if not mismatch <= MAX_MISMATCH:
         message = "no linear map: the posterior is not Gaussian, the relative error of its gradient is %.3g"
         logger.info(message, mismatch)
@@ -89,23 +98,86 @@ def find_linear_map(
 
 def _find_map_at_mode(
     logp_dlogp: Density, x: Array, own: list[Indices], others: list[Indices]
-) -> tuple[LinearMap | None, float, Array]:
-    """Return the map at the mode, the condition number, and the mode.
+) -> tuple[LinearMap | None, float, Array, Density]:
+    """Return the map at the mode, the condition number, the mode, and the density, in which dependents are averaged out.
 
     Each round searches for the mode in the coordinates of the previous map, since the optimizer stalls on a narrow ridge.
     """
-
-    def gradient(x: Array) -> Array:
-        return logp_dlogp(x)[1]
-
-    x = find_mode(logp_dlogp, x, STEPS)
-    found, ratio = linear_map(gradient, x, own, others)
+    x, density = find_mode(logp_dlogp, x, STEPS), logp_dlogp
+    found, ratio = linear_map(_gradient_of(density), x, own, others)
     for _ in range(ROUNDS):
         if found is None:
             break
-        x = found.forward(find_mode(_in_coordinates(logp_dlogp, found), found.inverse(x), STEPS))
-        found, ratio = linear_map(gradient, x, own, others)
-    return found, ratio, x
+        if len(found.dependents):
+            x, density = _averaged_mode(logp_dlogp, found, x)
+        else:
+            start = found.inverse(x)
+            x = found.forward(find_mode(_in_coordinates(density, found), start, STEPS))
+        found, ratio = linear_map(_gradient_of(density), x, own, others)
+    return found, ratio, x, density
+
+
+def _gradient_of(density: Density) -> Callable[[Array], Array]:
+    return lambda x: density(x)[1]
+
+
+class _Averaged(NamedTuple):
+    """Log density, averaged over points in which all dependents are one standard deviation above and below.
+
+    Attributes
+    ----------
+    logp_dlogp : callable
+        The density.
+    spread : ndarray, shape (n,)
+        Standard deviations of the dependents, 0 for all other entries.
+    """
+
+    logp_dlogp: Density
+    spread: Array
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        """Return the average and its gradient."""
+        logp, gradient, _ = self.with_slope(x)
+        return logp, gradient
+
+    def with_slope(self, x: Array) -> tuple[float, Array, Array]:
+        """Return the average, and its gradients with respect to the point and to the spread."""
+        above, by_above = self.logp_dlogp(x + self.spread)
+        below, by_below = self.logp_dlogp(x - self.spread)
+        return (above + below) / 2, (by_above + by_below) / 2, (by_above - by_below) / 2
+
+
+def _averaged_mode(logp_dlogp: Density, linear_map: LinearMap, x: Array) -> tuple[Array, _Averaged]:
+    """Return the mode in which dependents are averaged out, and the averaged density.
+
+    Parameters
+    ----------
+    logp_dlogp : callable
+        The density.
+    linear_map : LinearMap
+        Coordinates of the search.
+    x : ndarray, shape (n,)
+        Initial point, with a negative second derivative for each dependent.
+    """
+    dependents, n = linear_map.dependents, len(x)
+
+    def averaged(log_deviations: Array) -> _Averaged:
+        spread = np.zeros(n)
+        spread[dependents] = np.exp(log_deviations)
+        return _Averaged(logp_dlogp, spread)
+
+    def bound(y: Array) -> tuple[float, Array]:
+        w, log_deviations = y[:n], y[n:]
+        density = averaged(log_deviations)
+        logp, by_x, by_spread = density.with_slope(linear_map.forward(w))
+        by_log = by_spread[dependents] * density.spread[dependents] + 1.0
+        return logp + log_deviations.sum(), np.concatenate([linear_map.gradient(by_x), by_log])
+
+    step = averaged(np.full(len(dependents), np.log(STEP)))
+    precision = -step.with_slope(x)[2][dependents] / STEP
+    start = np.concatenate([linear_map.inverse(x), -np.log(precision) / 2])
+    found = find_mode(bound, start, STEPS)
+    return linear_map.forward(found[:n]), averaged(found[n:])
 
 
 def _mismatch(logp_dlogp: Density, linear_map: LinearMap, mode: Array) -> float:

@@ -11,6 +11,7 @@ from pymc_fastlogp.compilation.nutpie_model import TransformedModel
 from pymc_fastlogp.reparametrization.linear_map import LinearMap, linear_map
 from pymc_fastlogp.reparametrization.linear_map_search import (
     MAX_MISMATCH,
+    _find_map_at_mode,
     _mismatch,
     find_linear_map,
 )
@@ -191,6 +192,32 @@ def test_gradients_are_linear_only_for_a_gaussian():
 
     assert _mismatch(gaussian, found, np.zeros(2)) < 1e-6
     assert _mismatch(heavy, found, np.zeros(2)) > MAX_MISMATCH
+
+
+def test_map_is_found_at_the_mode_of_the_marginal_density():
+    n, prior = 300, precision_with(0.9, [1.0, 1.0])
+    levels = np.linspace(-3, 3, n)
+
+    def density(x):
+        """Parameters ``p ~ N(0, prior^-1)``, dependents ``f ~ N(levels * (p[0] + p[1]), exp(-p[0] / 50))``."""
+        p, f = x[:2], x[2:]
+        away, precision = f - levels * p.sum(), np.exp(p[0] / 50)
+        squares = away @ away
+        logp = -0.5 * p @ prior @ p + n * p[0] / 100 - 0.5 * precision * squares
+        by_p = -prior @ p + precision * (levels @ away)
+        by_p[0] += n / 100 - precision * squares / 100
+        return logp, np.concatenate([by_p, -precision * away])
+
+    own = [np.arange(2)]
+    found, _, mode, averaged = _find_map_at_mode(density, np.ones(n + 2), own, [2 + np.arange(n)])
+    np.testing.assert_allclose(mode, 0, atol=1e-3)
+    joint = np.linalg.inv(prior)[0] * n / 100
+    assert np.linalg.norm(joint) > 4
+    np.testing.assert_allclose(averaged.spread, [0, 0, *np.ones(n)], atol=1e-3)
+    mapped = found.matrix.T @ (prior + np.diag([n / 5000, 0])) @ found.matrix
+    np.testing.assert_allclose(mapped, np.eye(2), atol=1e-2)
+    matrix = matrix_of(found, n + 2)
+    np.testing.assert_allclose(matrix[2:, :2], np.outer(levels, matrix[:2, :2].sum(0)), atol=1e-2)
 
 
 def test_failed_evaluation_is_no_gaussian():
