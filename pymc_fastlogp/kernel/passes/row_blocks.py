@@ -176,15 +176,22 @@ def _of_vector(call: Call) -> RowProduct | None:
 
 def _of_matrix(call: Call) -> RowProduct | None:
     """Return the product if both operands are in C order, apart from the transpose of a sum over the rows."""
-    letters, numbers = call.arguments[:2], call.arguments[2:]
-    n_vectors, n_outer, n_inner, _, operand, distance, matrix, stride, *_ = numbers
-    sizes = (n_vectors, n_outer, n_inner, distance, stride)
-    if not all(isinstance(size, Const) for size in sizes) or letters not in (
-        ("N", "N"),
-        ("N", "T"),
-    ):
-        return None
-    is_sum = letters == ("N", "T")
+    sizes, operands = call.arguments[:5], call.arguments[6:10]
+    match sizes, operands:
+        case (
+            (
+                "N",
+                "N" | "T" as letter,
+                Const() as n_vectors,
+                Const() as n_outer,
+                Const() as n_inner,
+            ),
+            (Load() as operand, Const() as distance, Load() as matrix, Const() as stride),
+        ):
+            pass
+        case _:
+            return None
+    is_sum = letter == "T"
     n_rows, n_columns = (n_inner, n_outer) if is_sum else (n_outer, n_inner)
     few, size = min(n_columns.value, n_vectors.value), n_columns.value * n_vectors.value
     if few < FEWEST_COLUMNS or 8 * size > MOST_BYTES:
