@@ -103,7 +103,8 @@ def _find_map_at_mode(
 
     Each round searches for the mode in the coordinates of the previous map, since the optimizer stalls on a narrow ridge.
     """
-    x, density = find_mode(logp_dlogp, x, STEPS), logp_dlogp
+    density: Density = logp_dlogp
+    x = find_mode(logp_dlogp, x, STEPS)
     found, ratio = linear_map(_gradient_of(density), x, own, others)
     for _ in range(ROUNDS):
         if found is None:
