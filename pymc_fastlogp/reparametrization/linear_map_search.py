@@ -110,7 +110,8 @@ def _find_map_at_mode(
         if found is None:
             break
         if len(found.dependents):
-            x, density = _averaged_mode(logp_dlogp, found, x)
+            x, averaged = _averaged_mode(logp_dlogp, found, x)
+            density = averaged.__call__
         else:
             start = found.inverse(x)
             x = found.forward(find_mode(_in_coordinates(density, found), start, STEPS))
