@@ -219,11 +219,12 @@ class EffectGraph:
     def _insert_centered(self, block: Block) -> None:
         for name in block:
             effect = self._effects[name]
-            if not effect.is_centered:
-                if isinstance(effect, Effect):
-                    self._replace(effect, centered_variable(effect))
-                else:
-                    self._replace(effect, centered_correlated(effect))
+            if effect.is_centered:
+                continue
+            if isinstance(effect, Correlated):
+                self._replace(effect, centered_correlated(effect))
+            else:
+                self._replace(effect, centered_variable(effect))
 
     def _conditional_gradient(
         self, name: str, arrays: Mapping[str, Variable], others: Sequence[str]

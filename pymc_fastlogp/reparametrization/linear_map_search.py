@@ -103,13 +103,15 @@ def _find_map_at_mode(
 
     Each round searches for the mode in the coordinates of the previous map, since the optimizer stalls on a narrow ridge.
     """
-    x, density = find_mode(logp_dlogp, x, STEPS), logp_dlogp
+    density: Density = logp_dlogp
+    x = find_mode(logp_dlogp, x, STEPS)
     found, ratio = linear_map(_gradient_of(density), x, own, others)
     for _ in range(ROUNDS):
         if found is None:
             break
         if len(found.dependents):
-            x, density = _averaged_mode(logp_dlogp, found, x)
+            x, averaged = _averaged_mode(logp_dlogp, found, x)
+            density = averaged.__call__
         else:
             start = found.inverse(x)
             x = found.forward(find_mode(_in_coordinates(density, found), start, STEPS))

@@ -213,7 +213,7 @@ def test_map_is_found_at_the_mode_of_the_marginal_density():
     np.testing.assert_allclose(mode, 0, atol=1e-3)
     joint = np.linalg.inv(prior)[0] * n / 100
     assert np.linalg.norm(joint) > 4
-    np.testing.assert_allclose(averaged.spread, [0, 0, *np.ones(n)], atol=1e-3)
+    np.testing.assert_allclose(averaged.__self__.spread, [0, 0, *np.ones(n)], atol=1e-3)
     mapped = found.matrix.T @ (prior + np.diag([n / 5000, 0])) @ found.matrix
     np.testing.assert_allclose(mapped, np.eye(2), atol=1e-2)
     matrix = matrix_of(found, n + 2)
