@@ -33,7 +33,9 @@ def test_every_command_explains_itself(command, monkeypatch, capsys):
 
 def test_models_of_a_command_differ_in_data_and_length():
     same, different = (growth.make(3, kind) for kind in growth.KINDS)
-    assert {len(x.eval(mode=PYTHON)) for x in same.rvs_to_values.values() if x.name[0] == "y"} == {30}
+    assert {len(x.eval(mode=PYTHON)) for x in same.rvs_to_values.values() if x.name[0] == "y"} == {
+        30
+    }
     assert [len(different[f"y{k}"].eval(mode=PYTHON)) for k in range(3)] == [30, 31, 32]
     first, second = (models.make(k).observed_RVs[0].eval(mode=PYTHON).size for k in (0, 4))
     assert (first, second) == (200, 204)
