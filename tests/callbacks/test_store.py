@@ -248,7 +248,7 @@ def test_a_record_that_is_too_large_is_not_kept(folder, monkeypatch, builds):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("n_kills", [4, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_killed_processes_leave_a_valid_cache(n_kills, tmp_path):
     """Surviving processes compute the right values, no process hangs, and all remaining files are valid."""
     flags = {

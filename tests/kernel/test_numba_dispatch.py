@@ -18,6 +18,7 @@ from pymc_fastlogp import disabled
 from pymc_fastlogp.kernel.graph.held_constants import HeldConstants
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.kernel.native import kernels as native
+from tests.slices import examples
 
 INDEX = np.random.default_rng(0).integers(0, 7, 3000)
 WEIGHTS = np.random.default_rng(1).normal(size=3000)
@@ -277,7 +278,7 @@ def test_calls_leave_nothing_behind(gather, mixed):
     function(x)
     tracemalloc.start()
     with no_growth():
-        for _ in range(100_000):
+        for _ in range(examples(10_000, 100_000)):
             function(x)
     assert tracemalloc.get_traced_memory()[0] < 100_000
     tracemalloc.stop()

@@ -210,7 +210,7 @@ def test_infinite_entries_stay_infinite():
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@settings(max_examples=examples(10, 100))
+@settings(max_examples=examples(6, 100))
 @given(
     missing=st.lists(st.integers(0, N - 1), unique=True, max_size=N),
     other=st.lists(st.integers(0, N - 1), unique=True, max_size=5),

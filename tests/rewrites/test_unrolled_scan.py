@@ -124,7 +124,7 @@ def test_same_gradient(outputs):
     np.testing.assert_allclose(on(*values)[0], off(*values)[0], rtol=1e-15)
 
 
-@settings(max_examples=examples(10, 25))
+@settings(max_examples=examples(5, 25))
 @given(
     n_steps=st.integers(1, 4),
     backwards=st.booleans(),
