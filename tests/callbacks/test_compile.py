@@ -13,7 +13,6 @@ from pymc_fastlogp.callbacks.native import DirectCallback
 from pymc_fastlogp.models.validate import validated_model
 from tests.callbacks import models
 from tests.callbacks.calls import expand, logp, points
-from tests.conftest import PYTHON
 
 
 def test_numba_compiles_nothing(pair):
@@ -287,7 +286,7 @@ class TestModelsWithoutChecks:
     @pytest.mark.parametrize("options", [{}, {"freeze_model": False}, {"reparametrize": True}])
     def test_compiled_density_is_that_without_checks(self, options):
         x = np.array([0.3, 0.4])
-        expected = self.counts().compile_logp(mode=PYTHON)({"a": x})
+        expected = self.counts().compile_logp()({"a": x})
         compiled = pymc_fastlogp.compile_pymc_model(self.counts(), **options)
         compiled = getattr(compiled, "original", compiled)
         np.testing.assert_allclose(compiled.logp_dlogp(x)[0], expected, rtol=1e-14)

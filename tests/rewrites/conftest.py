@@ -3,6 +3,7 @@
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import pytest
 from pytensor.graph.basic import Constant, equal_computations
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
@@ -14,12 +15,20 @@ from pytensor.tensor.basic import Alloc, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
+from pymc_fastlogp.analysis.index_facts import FAR
 from pymc_fastlogp.config import switched
+from pymc_fastlogp.rewrites.rows.order import scatter_order
 from tests.conftest import PYTHON
 from tests.fuzz.evaluation import by_kernels
 
 # By whether the plugin is on. Kernels run as machine code and all other Ops in NumPy, so that nothing waits for Numba.
 SIDES = {True: by_kernels(), False: PYTHON}
+
+
+@pytest.fixture(autouse=True)
+def wide_vectors(monkeypatch):
+    """Choose orders of rows as on a CPU with vectors of 512 bits."""
+    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
 
 
 def pregrad(out, *, on, exclude=()):

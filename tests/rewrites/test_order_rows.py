@@ -56,12 +56,6 @@ VALUES = {v: np.random.default_rng(1).normal(size=v.type.shape) for v in (theta,
 VALUES |= {entries: Y, square: np.outer(X, Y)}
 
 
-@pytest.fixture(autouse=True)
-def wide_vectors(monkeypatch):
-    """Choose orders as on a CPU with vectors of 512 bits."""
-    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
-
-
 def rows(group=GROUP, x=X):
     return pt.exp(theta[group] * x)
 
