@@ -68,7 +68,7 @@ def block(name: str) -> str:
     """Return what the table says of a model, as of now."""
     on_error = "ignore" if name in UPSTREAM_FAILS else "raise"
     # The order of rows depends on the width of vectors: the table has the order for 512 bits.
-    wide = mock.patch.object(scatter_order, "default_width", return_value=FAR)
+    wide = mock.patch.object(scatter_order, "n_lanes", return_value=FAR)
     with pytensor.config.change_flags(on_opt_error=on_error), wide:
         fgraph, fired = compiled_graph(MODELS[name]())
     ops = [node.op for node in fgraph.apply_nodes]

@@ -204,7 +204,7 @@ def test_rewrites_that_are_not_about_rows_are_counted():
 
 @pytest.mark.parametrize(("as_data", "name"), [(True, "group"), (False, "a")])
 def test_rows_that_were_sorted_name_the_index_or_what_it_reads(monkeypatch, as_data, name):
-    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
+    monkeypatch.setattr(scatter_order, "n_lanes", lambda: FAR)
     rng = data()
     group = rng.integers(0, 5, N)
     with pm.Model() as model:

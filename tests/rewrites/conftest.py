@@ -28,7 +28,7 @@ SIDES = {True: by_kernels(), False: PYTHON}
 @pytest.fixture(autouse=True)
 def wide_vectors(monkeypatch):
     """Choose orders of rows as on a CPU with vectors of 512 bits."""
-    monkeypatch.setattr(scatter_order, "default_width", lambda: FAR)
+    monkeypatch.setattr(scatter_order, "n_lanes", lambda: FAR)
 
 
 def pregrad(out, *, on, exclude=()):

@@ -282,7 +282,7 @@ def test_cost_is_the_measured_one(known, nanoseconds):
 @pytest.mark.parametrize("width", [4, 8])
 def test_short_vectors_have_no_runs_to_sort_for(monkeypatch, width):
     """Rows are not sorted into runs, but still into the order of a table that each row reads once."""
-    monkeypatch.setattr(scatter_order, "default_width", lambda: width)
+    monkeypatch.setattr(scatter_order, "n_lanes", lambda: width)
     assert best_order([ScatterIndex(GROUP, 1)]) is None
     np.testing.assert_array_equal(best_order([ScatterIndex(PERMUTATION, 1)]), BY_ENTRY)
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_fastlogp.analysis.index_facts import FAR, Neighbors, neighbors_of
-from pymc_fastlogp.kernel.native.target import default_width
+from pymc_fastlogp.lazy_import import import_attribute
 
 # Nanoseconds per row of a scatter by the mean length of runs, lane by lane and in registers.
 RUNS = (1, 2, 4, 8, 16, 24, 32, 64, 128, 1024)
@@ -121,7 +121,13 @@ def cost_of_one(known: Neighbors) -> float:
         return AS_VECTORS
     by_run = IN_REGISTERS if known.run >= FAR else LANE_BY_LANE
     measured = float(np.interp(np.log2(known.run), np.log2(RUNS), by_run))
-    return measured if default_width() >= FAR else max(measured, LANE_BY_LANE[0])
+    return measured if n_lanes() >= FAR else max(measured, LANE_BY_LANE[0])
+
+
+def n_lanes() -> int:
+    """Return the number of lanes of a loop on this CPU."""
+    width: int = import_attribute("pymc_fastlogp.kernel.native.target.default_width")()
+    return width
 
 
 def _orders(scattered: Sequence[ScatterIndex]) -> Iterator[np.ndarray]:
