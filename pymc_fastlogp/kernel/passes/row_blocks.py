@@ -108,7 +108,7 @@ class RowProduct(NamedTuple):
 
     @property
     def is_sum(self) -> bool:
-        """Whether the product sums over the rows."""
+        """Return whether the product sums over the rows."""
         return self.function in SUMS
 
     @property
@@ -134,7 +134,7 @@ class RowProduct(NamedTuple):
 
     @property
     def is_of_matrix(self) -> bool:
-        """Whether the other operand is a matrix."""
+        """Return whether the other operand is a matrix."""
         return self.function in OF_MATRICES
 
     def zeros(self) -> Loop:
