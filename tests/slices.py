@@ -1,7 +1,6 @@
 """Selection of the tests of ``make test``: the table ``slices.toml``, and the number of examples of a property."""
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,16 +11,28 @@ TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
-    """Mark as slow what the table leaves out. Of many cases, one that is asked for by its whole name is the first, and runs."""
-    seen = Counter[str]()
+    """Mark as slow what the table leaves out. A case that is asked for by its whole name is the only one of its test, and runs."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         test, _, parameter = item.nodeid.partition("[")
         left_out = TABLE["without"].get(item.nodeid.partition("::")[0], ())
         parameters = parameter.removesuffix("]").split("-")
-        is_left_out = test in TABLE["slow"] or not set(left_out).isdisjoint(parameters)
-        if is_left_out or seen[test] % TABLE["one_in"].get(test, 1):
+        if test in TABLE["slow"] or not set(left_out).isdisjoint(parameters):
             item.add_marker(pytest.mark.slow)
-        seen[test] += 1
+        elif item.get_closest_marker("slow") is None:
+            cases.setdefault(test, []).append(item)
+    for test, of_test in cases.items():
+        n = len(of_test)
+        most = min(n, _most_cases(test, n))
+        for k, item in enumerate(of_test):
+            if k * most % n >= most:
+                item.add_marker(pytest.mark.slow)
+
+
+def _most_cases(test: str, n: int) -> int:
+    """Return how many of the ``n`` cases of a test run at most."""
+    places = [x for x in TABLE["most_cases"] if f"{test}::".startswith((f"{x}/", f"{x}::"))]
+    return TABLE["most_cases"][max(places, key=len)] if places else n
 
 
 def examples[T](few: T, all_: T) -> T:

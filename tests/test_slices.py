@@ -11,48 +11,75 @@ from tests.conftest import REPOSITORY
 class Item:
     """Stand-in for an item of pytest."""
 
-    def __init__(self, nodeid):
-        self.nodeid, self.marks = nodeid, []
+    def __init__(self, nodeid, marks=()):
+        self.nodeid, self.marks = nodeid, [*marks]
 
     def add_marker(self, mark):
         self.marks.append(mark.name)
+
+    def get_closest_marker(self, name):
+        return name if name in self.marks else None
 
 
 @pytest.fixture
 def table(monkeypatch):
     table = {
         "slow": ["a.py::C::test"],
-        "one_in": {"a.py::test_one": 2},
+        "most_cases": {"a": 3, "a/b.py": 2, "a/b.py::test_one": 1},
         "without": {"b.py": ["long", "x"]},
     }
     monkeypatch.setattr(slices, "TABLE", table)
 
 
+def slow(items):
+    """Return the names of items that the table marks."""
+    slices.mark_slow(items)
+    assert all(item.marks in ([], ["slow"]) for item in items)
+    return [item.nodeid for item in items if item.marks]
+
+
 @pytest.mark.usefixtures("table")
 def test_left_out_tests_are_marked():
-    names = [f"a.py::test_one[{k}]" for k in "pqrst"]
-    names += ["a.py::test_two[p]", "a.py::test_two[q]", "a.py::test_one_more[p]"]
-    names += ["b.py::test[long]", "b.py::Class::test[y-x]", "b.py::test[y]", "c.py::test[long]"]
-    names += ["a.py::C::test", "a.py::test"]
-    items = [Item(name) for name in names]
-    slices.mark_slow(items)
-    slow = [item.nodeid for item in items if item.marks == ["slow"]]
-    assert slow == [*names[1:5:2], "b.py::test[long]", "b.py::Class::test[y-x]", "a.py::C::test"]
-    assert all(item.marks in ([], ["slow"]) for item in items)
+    names = ["b.py::test[long]", "b.py::Class::test[y-x]", "a.py::C::test"]
+    others = ["b.py::test[y]", "c.py::test[long]", "a.py::test", "a.py::C::test_more"]
+    assert slow([Item(name) for name in names + others]) == names
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("test", "run"),
+    [
+        ("a/c.py::test", "036"),
+        ("a/c/d.py::test", "036"),
+        ("a/b.py::test", "04"),
+        ("a/b.py::test_one_more", "04"),
+        ("a/b.py::test_one", "0"),
+        ("ab.py::test", "01234567"),
+    ],
+)
+def test_most_cases_are_those_of_the_longest_name_and_spaced_evenly(test, run):
+    left_out = slow([Item(f"{test}[{k}]") for k in range(8)])
+    assert left_out == [f"{test}[{k}]" for k in range(8) if str(k) not in run]
+
+
+@pytest.mark.usefixtures("table")
+def test_cases_that_are_slow_anyway_do_not_count():
+    items = [Item("a/b.py::test_one[0]", ["slow"]), Item("a/b.py::test_one[1]")]
+    assert slow(items) == ["a/b.py::test_one[0]"]
 
 
 @pytest.mark.usefixtures("table")
 def test_case_selected_alone_runs():
-    item = Item("a.py::test_one[q]")
-    slices.mark_slow([item])
-    assert not item.marks
+    assert not slow([Item("a/b.py::test_one[q]")])
 
 
-@pytest.mark.parametrize("test", [*slices.TABLE["slow"], *slices.TABLE["one_in"]])
-def test_rows_name_tests(test):
-    file, *_, name = test.split("::")
-    assert re.search(rf"^ *def {name}\(", (REPOSITORY / file).read_text(), flags=re.MULTILINE)
-    assert slices.TABLE["one_in"].get(test, 2) > 1
+@pytest.mark.parametrize("place", [*slices.TABLE["slow"], *slices.TABLE["most_cases"]])
+def test_rows_name_tests_files_or_folders(place):
+    file, *_, name = place.split("::") if "::" in place else (place, "")
+    path = REPOSITORY / file
+    assert path.exists()
+    if name:
+        assert re.search(rf"^ *def {name}\(", path.read_text(), flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("file", slices.TABLE["without"])

@@ -285,10 +285,10 @@ def test_calls_leave_nothing_behind(gather, mixed, traced_memory):
     function(x)
     with no_growth():
         before = traced_memory()
-        for _ in range(100_000):
+        for _ in range(50_000):
             function(x)
         # The smallest object of Python has 16 bytes; threads of other tests allocate, too.
-        assert traced_memory() - before < 8 * 100_000
+        assert traced_memory() - before < 8 * 50_000
     with no_growth():
         for _ in range(100):
             mixed(np.asfortranarray(np.ones((2, 3))), np.arange(3, dtype="int32"), np.float32(1))
