@@ -94,10 +94,11 @@ def measure(case: Case, rounds: int, seconds: float) -> Times:
     from pymc_fastlogp.benchmarking.native import LogpCallback
     from pymc_fastlogp.benchmarking.pairing import time_in_turn
     from pymc_fastlogp.benchmarking.run import legal_points
-    from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+    from pymc_fastlogp.sampling.compile_model import compile_request
+    from pymc_fastlogp.sampling.request import request_of
 
     model = case.make()
-    compiled = {n: compile_with_helpers(model, n - 1) for n in (1, 2)}
+    compiled = {n: compile_request(request_of(model), n - 1) for n in (1, 2)}
     callbacks = {n: LogpCallback.from_compiled(x) for n, x in compiled.items()}
     points = legal_points(callbacks[1], 0)
     timers = {str(n): x.timer(points, time.perf_counter) for n, x in callbacks.items()}
@@ -196,7 +197,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only write the table again")
     arguments = parser.parse_args()
     if not arguments.report:
-        from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+        from pymc_fastlogp.sampling.compile_model import compile_request
+        from pymc_fastlogp.sampling.request import request_of
 
         chosen = [x for x in CASES if not arguments.models or x.name in arguments.models]
         times = {}
@@ -210,7 +212,7 @@ def main() -> None:
         if arguments.models:
             return
         date = datetime.now(UTC).date().isoformat()
-        barrier = barrier_time(compile_with_helpers(CASES[0].make(), 0))
+        barrier = barrier_time(compile_request(request_of(CASES[0].make()), 0))
         print(f"barrier: {1e6 * barrier:.2f} us", flush=True)
         where = {"machine": machine(), "versions": versions(), "barrier": barrier}
         RESULTS.write_text(json.dumps({"date": date, **where, "times": times}, indent=1) + "\n")

@@ -18,7 +18,8 @@ from pymc_fastlogp.display import progress_line
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.validate import nowhere_finite, refuse_discrete, validated_model
 from pymc_fastlogp.patching import unpatched
-from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+from pymc_fastlogp.sampling.compile_model import compile_request
+from pymc_fastlogp.sampling.request import request_of
 from pymc_fastlogp.sampling.threads import threads_per_chain
 from pymc_fastlogp.verification.roundoff import NOISE_ALLOWED, neighbors
 
@@ -125,7 +126,7 @@ def benchmark(
             show(f"compiling with the plugin {side}")
             compiled.append(compile_model(model, side, freeze_model=freeze_model))
         with_threads = {
-            _side(n): compile_with_helpers(model, n_helpers, freeze_model=freeze_model)
+            _side(n): compile_request(request_of(model, freeze_model=freeze_model), n_helpers)
             for n, n_helpers in helpers.items()
         }
         show(f"timing logp and gradient for {timing:.2g} s")

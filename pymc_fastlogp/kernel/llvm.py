@@ -122,16 +122,17 @@ def once(
     module: ir.Module,
     name: str,
     signature: ir.FunctionType,
-    body: Callable[..., ir.Value],
+    body: Callable[..., ir.Value | None],
 ) -> ir.Function:
-    """Return a ``noinline`` function of a module; at the first request, ``body(builder, *arguments)`` emits its code and returns the result."""
+    """Return a ``noinline`` function of a module; at the first request, ``body(builder, *arguments)`` emits its code and returns the result, None without one."""
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, signature, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block())
-    builder.ret(body(builder, *function.args))
+    result = body(builder, *function.args)
+    builder.ret_void() if result is None else builder.ret(result)
     return function
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pymc_fastlogp._upstream.nutpie_library import draw, library, sample_by_nutpie
 from pymc_fastlogp.compilation import coords
 from pymc_fastlogp.sampling import draws, nuts_settings, zarr_store
-from pymc_fastlogp.sampling.compile_model import compile_with_helpers, compiled_record
+from pymc_fastlogp.sampling.compile_model import compile_request, compiled_record
 from pymc_fastlogp.sampling.convergence import log_problems
 from pymc_fastlogp.sampling.diagnosis import failed_start_explained
 from pymc_fastlogp.sampling.progress import progress_of
@@ -70,16 +70,10 @@ def compiled_model(
 ) -> Any:
     """Return the model for nutpie's library if possible, else the model that ``nutpie.sample`` takes; ``reduced`` is the model without tables."""
     helpers = n_helpers(threads, min(_cores_and_chains(arguments)), arguments["cores"])
-    request = library_request(model, arguments, reparametrize=reparametrize, reduced=reduced)
-    if request is None:
-        options = _compile_options(arguments, reparametrize=reparametrize)
-        return compile_with_helpers(model, helpers, **options)
+    request, for_numba = _request(model, arguments, reparametrize=reparametrize, reduced=reduced)
+    if _needs_nutpie(request, for_numba, arguments):
+        return compile_request(request, helpers, **for_numba)
     return library_model(compiled_record(request), helpers)
-
-
-def _compile_options(arguments: Mapping[str, Any], *, reparametrize: bool) -> dict[str, Any]:
-    options = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
-    return options | {"var_names": arguments["var_names"], "reparametrize": reparametrize}
 
 
 def library_request(
@@ -102,13 +96,29 @@ def library_request(
     reduced : pymc.Model, optional
         The model without tables, if known.
     """
-    if library() is None or not nuts_settings.by_name(arguments).keys() <= LIBRARY_SETTINGS:
-        return None
-    options = without_our_pipeline(_compile_options(arguments, reparametrize=reparametrize))
-    if "pipeline_class" in options:
-        return None
-    request = request_of(model, reduced=reduced, **options)
-    return None if labeled_shared_data(request) else request
+    request, for_numba = _request(model, arguments, reparametrize=reparametrize, reduced=reduced)
+    return None if _needs_nutpie(request, for_numba, arguments) else request
+
+
+def _request(
+    model: "pm.Model", arguments: Mapping[str, Any], **options: Any
+) -> tuple["Request", dict[str, Any]]:
+    """Return the request for arguments of ``sample``, and arguments for Numba."""
+    given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
+    for_numba = {name: given.pop(name) for name in ("pipeline_class",) if name in given}
+    return request_of(model, var_names=arguments["var_names"], **options, **given), for_numba
+
+
+def _needs_nutpie(
+    request: "Request", for_numba: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> bool:
+    """Return whether a model cannot be sampled without nutpie's Python modules."""
+    return bool(
+        library() is None
+        or nuts_settings.by_name(arguments).keys() - LIBRARY_SETTINGS
+        or without_our_pipeline(for_numba)
+        or labeled_shared_data(request)
+    )
 
 
 def library_model(compiled: "CompiledRecord", n_helpers: int = 0) -> Any:

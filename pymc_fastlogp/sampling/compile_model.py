@@ -81,36 +81,6 @@ def compile_pymc_model(
     >>> gradient
     array([-0., -1.])
     """
-    return compile_with_helpers(
-        model,
-        n_helpers(threads),
-        backend=backend,
-        gradient_backend=gradient_backend,
-        initial_points=initial_points,
-        jitter_rvs=jitter_rvs,
-        default_initialization_strategy=default_initialization_strategy,
-        var_names=var_names,
-        freeze_model=freeze_model,
-        reparametrize=reparametrize,
-        **kwargs,
-    )
-
-
-def compile_with_helpers(
-    model: "pm.Model | None",
-    helpers: int,
-    *,
-    backend: str = "numba",
-    gradient_backend: str | None = None,
-    initial_points: Mapping[Any, Any] | None = None,
-    jitter_rvs: set | None = None,
-    default_initialization_strategy: str = "support_point",
-    var_names: Iterable[str] | None = None,
-    freeze_model: bool | None = None,
-    reparametrize: bool = False,
-    **kwargs: Any,
-) -> Any:
-    """Compile a model as :func:`compile_pymc_model` does, with a number of helper threads for all chains."""
     request = request_of(
         model_with_variables("compile_pymc_model", model),
         initial_points=initial_points,
@@ -120,6 +90,24 @@ def compile_with_helpers(
         freeze_model=freeze_model,
         reparametrize=reparametrize,
     )
+    return compile_request(
+        request,
+        n_helpers(threads),
+        backend=backend,
+        gradient_backend=gradient_backend,
+        **kwargs,
+    )
+
+
+def compile_request(
+    request: Request,
+    helpers: int,
+    *,
+    backend: str = "numba",
+    gradient_backend: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Compile a model as :func:`compile_pymc_model` does, with a number of helper threads for all chains."""
     reason = why_nutpie_compiles(request, backend, without_our_pipeline(kwargs))
     if reason is not None:
         written = " as it is written" if request.reparametrize else ""

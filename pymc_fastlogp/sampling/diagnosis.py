@@ -86,7 +86,7 @@ def _initial_points(model: "pm.Model", arguments: Mapping[str, Any]) -> list[Poi
 
     given = {"initial_points": arguments["initvals"], **(arguments["compile_kwargs"] or {})}
     options = {name: given[name] for name in FOR_STARTS if name in given}
-    request = request_of(model, var_names=None, **options)
+    request = request_of(model, **options)
     source = ModelSource(model, request.options, freeze=False)
     return [source(seed) for seed in range(N_POINTS)]
 

@@ -1,7 +1,7 @@
 """Request of a compilation: the arguments of ``compile_pymc_model``, validated, with variables by name."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymc_fastlogp.models.freeze import can_be_frozen
@@ -53,12 +53,13 @@ class Request(NamedTuple):
 def request_of(
     model: "pm.Model",
     *,
-    freeze_model: bool | None = None,
-    reparametrize: bool = False,
+    initial_points: Mapping[Any, Any] | None = None,
     jitter_rvs: set | None = None,
     default_initialization_strategy: str = "support_point",
+    var_names: Iterable[str] | None = None,
+    freeze_model: bool | None = None,
+    reparametrize: bool = False,
     reduced: "pm.Model | None" = None,
-    **options: Any,
 ) -> Request:
     """Return the request for arguments of :func:`compile_pymc_model`. ``reduced`` is the model without tables, if known."""
     refuse_discrete(model)
@@ -67,31 +68,22 @@ def request_of(
         logger.info(
             "the model is not frozen: PyMC cannot freeze one inside of another, or with symbolic initial values"
         )
-    options |= {
-        "jitter_rvs": jitter_rvs,
+    names = {x: x.name for x in model.free_RVs}
+    options = {
+        "initial_points": _initial_points_by_name(model, initial_points or {}),
+        # nutpie ignores variables that are not in the model, too.
+        "jitter_rvs": None
+        if jitter_rvs is None
+        else sorted(names[x] for x in jitter_rvs if x in names),
         "default_initialization_strategy": default_initialization_strategy,
+        "var_names": None if var_names is None else list(var_names),
     }
-    if options["var_names"] is not None:
-        options["var_names"] = list(options["var_names"])
     return Request(
         reduced or without_tables(model).model,
-        options | _variables_by_name(model, options),
+        options,
         is_possible if freeze_model is None else freeze_model,
         reparametrize and is_possible,
     )
-
-
-def _variables_by_name(model: "pm.Model", options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options about variables with names, which the frozen copy of the model shares."""
-    names = {x: x.name for x in model.free_RVs}
-    jittered = options["jitter_rvs"]
-    return {
-        "initial_points": _initial_points_by_name(model, options["initial_points"] or {}),
-        # nutpie ignores variables that are not in the model, too.
-        "jitter_rvs": None
-        if jittered is None
-        else sorted(names[x] for x in jittered if x in names),
-    }
 
 
 def _initial_points_by_name(model: "pm.Model", given: Mapping[Any, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_unused_libraries_are_not_imported_and_pymc_is_not_collected(run_script)
         from pymc_fastlogp.sampling.request import request_of
         collections = []
         gc.callbacks.append(lambda phase, about: collections.append(about["generation"]) if gc.get_freeze_count() == 0 else None)
-        compiled_record(request_of(model, initial_points=None, var_names=None))
+        compiled_record(request_of(model))
         print(2 in collections, "scipy.linalg" in sys.modules)
         compiled = pymc_fastlogp.compile_pymc_model(models.hierarchy())
         compiled.initial_point_func(0)

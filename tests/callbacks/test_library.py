@@ -103,7 +103,7 @@ def draw():
     """Sample a model by the library, as told by the arguments that a test does not leave out."""
 
     def draw(model, *, n_draws=1_000_000, progress=None, meanwhile=lambda: None):
-        request = request_of(model, initial_points=None, var_names=None)
+        request = request_of(model)
         sampled = sampled_model(compiled_record(request))
         trace = nutpie_library.draw(
             nutpie_library.library(),

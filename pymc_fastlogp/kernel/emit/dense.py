@@ -34,25 +34,29 @@ from pymc_fastlogp.kernel.emit.tiles import (
     upper_part,
     zeros,
 )
-from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, filled, lane, splat
+from pymc_fastlogp.kernel.llvm import (
+    F64,
+    I1,
+    I32,
+    I64,
+    POINTER,
+    declared,
+    filled,
+    lane,
+    once,
+    splat,
+)
 from pymc_fastlogp.kernel.native.target import tile_length
 
 
 def function(module: ir.Module, name: str) -> ir.Function:
     """Return a function of :data:`FUNCTIONS`, ``void name(i32 *n, double *matrix)``, which a module has at most once."""
-    symbol = f"dense.{name}"
-    if symbol in module.globals:
-        return module.globals[symbol]
-    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * 2)
-    function = ir.Function(module, type_, symbol)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    n, first = function.args
-    rows = builder.sext(builder.load(n, typ=I32), I64)
-    FUNCTIONS[name](Matrix(builder, first, rows))
-    builder.ret_void()
-    return function
+
+    def body(builder: ir.IRBuilder, n: ir.Value, first: ir.Value) -> None:
+        rows = builder.sext(builder.load(n, typ=I32), I64)
+        FUNCTIONS[name](Matrix(builder, first, rows))
+
+    return once(module, f"dense.{name}", ir.FunctionType(ir.VoidType(), [POINTER] * 2), body)
 
 
 def _factor(a: Matrix) -> None:

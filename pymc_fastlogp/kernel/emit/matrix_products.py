@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.row_products import element, load_vector, store_vector
 from pymc_fastlogp.kernel.emit.tiles import counted, plus_product
-from pymc_fastlogp.kernel.llvm import F64, I32, I64, POINTER, filled, splat
+from pymc_fastlogp.kernel.llvm import F64, I32, I64, POINTER, filled, once, splat
 from pymc_fastlogp.kernel.native.target import tile_length
 
 # Vectors of a row of a tile: with the vectors of an operand, as many as fit into the registers.
@@ -156,24 +156,19 @@ def function(module: ir.Module, name: str, n_columns: int) -> ir.Function:
 
     Its type is ``void name(i32 *columns, i32 *rows, double *matrix, i32 *stride, double *operand, i32 *distance, i32 *operand_columns, double *result)``.
     """
-    symbol = f"{name}.{n_columns}"
-    if symbol in module.globals:
-        return module.globals[symbol]
-    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * N_ARGUMENTS)
-    function = ir.Function(module, type_, symbol)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    columns, rows, first, stride, operand, distance, _, result = function.args
-    n_inner, n_rows, down, below = (
-        builder.sext(builder.load(x, typ=I32), I64) for x in (columns, rows, stride, distance)
-    )
-    a, b = Matrix(builder, first, down), Matrix(builder, operand, below)
-    c = Matrix(builder, result, I64(n_columns))
-    product = Product(a, b, c, n_rows, n_inner, is_added=False)
-    if FUNCTIONS[name]:
-        product = Product(a.transposed(), b, c, n_inner, n_rows, is_added=True)
-    for strip in strips(n_columns):
-        product.append(strip)
-    builder.ret_void()
-    return function
+
+    def body(builder: ir.IRBuilder, *arguments: ir.Value) -> None:
+        columns, rows, first, stride, operand, distance, _, result = arguments
+        n_inner, n_rows, down, below = (
+            builder.sext(builder.load(x, typ=I32), I64) for x in (columns, rows, stride, distance)
+        )
+        a, b = Matrix(builder, first, down), Matrix(builder, operand, below)
+        c = Matrix(builder, result, I64(n_columns))
+        product = Product(a, b, c, n_rows, n_inner, is_added=False)
+        if FUNCTIONS[name]:
+            product = Product(a.transposed(), b, c, n_inner, n_rows, is_added=True)
+        for strip in strips(n_columns):
+            product.append(strip)
+
+    signature = ir.FunctionType(ir.VoidType(), [POINTER] * N_ARGUMENTS)
+    return once(module, f"{name}.{n_columns}", signature, body)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from pymc_fastlogp.kernel.emit.tiles import counted, plus_product, transposed
-from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, filled, splat
+from pymc_fastlogp.kernel.llvm import F64, I1, I32, I64, POINTER, declared, filled, once, splat
 from pymc_fastlogp.kernel.native.target import tile_length
 
 # Bytes of a float64, and elements of a cache line.
@@ -165,24 +165,19 @@ FUNCTIONS: dict[str, Callable[[Block, ir.Value, int, ir.Value, ir.Value], None]]
 
 def function(module: ir.Module, name: str, n_columns: int) -> ir.Function:
     """Return ``void name(i32 *columns, i32 *rows, double *matrix, i32 *stride, double *operand, double *result)`` for a number of columns."""
-    symbol = f"{name}.{n_columns}"
-    if symbol in module.globals:
-        return module.globals[symbol]
-    type_ = ir.FunctionType(ir.VoidType(), [POINTER] * N_ARGUMENTS)
-    function = ir.Function(module, type_, symbol)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    _, n_rows, matrix, stride, operand, result = function.args
-    n_rows, stride = (builder.sext(builder.load(x, typ=I32), I64) for x in (n_rows, stride))
-    block, at_once = Block(builder, matrix, stride, n_rows, n_columns), tile_length()
-    whole = builder.and_(n_rows, I64(-at_once))
-    with counted(builder, I64(0), whole, step=at_once) as groups:
-        FUNCTIONS[name](block, groups.index, at_once, operand, result)
-    with counted(builder, whole, n_rows) as rest:
-        FUNCTIONS[name](block, rest.index, 1, operand, result)
-    builder.ret_void()
-    return function
+
+    def body(builder: ir.IRBuilder, *arguments: ir.Value) -> None:
+        _, n_rows, matrix, stride, operand, result = arguments
+        n_rows, stride = (builder.sext(builder.load(x, typ=I32), I64) for x in (n_rows, stride))
+        block, at_once = Block(builder, matrix, stride, n_rows, n_columns), tile_length()
+        whole = builder.and_(n_rows, I64(-at_once))
+        with counted(builder, I64(0), whole, step=at_once) as groups:
+            FUNCTIONS[name](block, groups.index, at_once, operand, result)
+        with counted(builder, whole, n_rows) as rest:
+            FUNCTIONS[name](block, rest.index, 1, operand, result)
+
+    signature = ir.FunctionType(ir.VoidType(), [POINTER] * N_ARGUMENTS)
+    return once(module, f"{name}.{n_columns}", signature, body)
 
 
 def element(builder: ir.IRBuilder, first: ir.Value, number: ir.Value) -> ir.Value:

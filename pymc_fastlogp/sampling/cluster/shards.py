@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_fastlogp.sampling.compile_model import compile_with_helpers
+from pymc_fastlogp.sampling.compile_model import compile_request
+from pymc_fastlogp.sampling.request import request_of
 from pymc_fastlogp.sampling.usable_cores import usable_cores
 from pymc_fastlogp.tables.partitions import FilePartition
 
@@ -45,9 +46,8 @@ class Shards:
             rows = partition.load() if isinstance(partition, FilePartition) else partition
             # Freezing might change the order of the parameters, and there are no data to freeze.
             # Shards are evaluated one after the other.
-            compiled = compile_with_helpers(
-                loaded[k].model(rows, read), threads - 1, freeze_model=False
-            )
+            request = request_of(loaded[k].model(rows, read), freeze_model=False)
+            compiled = compile_request(request, threads - 1)
             self._shards.append((compiled, _positions(shapes, read)))
 
     def evaluate(self, point: np.ndarray) -> np.ndarray:
