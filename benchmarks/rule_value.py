@@ -1,8 +1,8 @@
 """Value of each rule and each pass of the kernels: models on which it matters, and the loss if it alone is left out.
 
 ``python -m benchmarks.rule_value [NAME ...]`` rewrites some models without each rule and each pass. If other code results, both are compiled and
-timed in turn, one process per model. A side "again", compiled like the baseline, is the noise. A run of all names writes its JSON and the tables
-of ``docs/rule_value.md``; ``--report`` writes the tables again.
+timed in turn, one process per model. A side "again", compiled like the baseline, is the noise. The JSON and the tables of
+``docs/rule_value.md`` are written; results of rules that are not named stay. ``--report`` writes the tables again.
 """
 
 import argparse
@@ -180,28 +180,26 @@ def main() -> None:
     if arguments.report:
         publish(json.loads(RESULTS.read_text()))
         return
-    fires = {rule: models for rule, models in census().items() if rule in arguments.rules}
-    results: dict[str, Any] = {
-        **context(),
-        "fires": fires,
-        "timed": json.loads(arguments.output.read_text())["timed"] if arguments.missing else {},
-    }
-    missing = {
-        model: rules
-        for model, rules in chosen(fires, arguments.most).items()
-        if model not in results["timed"]
-    }
-    for model, rules in track(missing.items(), "compiling and timing"):
+    fires = census()
+    all_again = set(arguments.rules) == set(NAMES) and not arguments.missing
+    timed = {} if all_again else json.loads(arguments.output.read_text())["timed"]
+    results: dict[str, Any] = {**context(), "fires": fires, "timed": timed}
+    rules_of = chosen({name: fires[name] for name in arguments.rules}, arguments.most)
+    if arguments.missing:
+        rules_of = {model: rules for model, rules in rules_of.items() if model not in timed}
+    for model, rules in track(rules_of.items(), "compiling and timing"):
         try:
-            results["timed"][model] = call(
+            sides = call(
                 time_sides, model, rules, arguments.rounds, arguments.seconds, one_core=True
             )
         except RuntimeError as error:
             print(f"{model}: {error}", file=sys.stderr)
+            continue
+        timed[model] = timed.get(model, {}) | sides
         # Partial results are written, as a run takes an hour.
         arguments.output.write_text(json.dumps(results, indent=1))
-    Console(width=160).print(table([*fires, AGAIN], results))
-    if arguments.output == RESULTS and set(arguments.rules) == set(NAMES):
+    Console(width=160).print(table([*arguments.rules, AGAIN], results))
+    if arguments.output == RESULTS:
         publish(results)
 
 

@@ -20,7 +20,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks import gallery
 from benchmarks.compiled_graph import compiled_graph
-from benchmarks.suite import SUITE
+from benchmarks.suite import SUITE, case
+from pymc_fastlogp import reparametrize
 from pymc_fastlogp.analysis.index_facts import FAR
 from pymc_fastlogp.kernel.graph.op import FusedKernel
 from pymc_fastlogp.reparametrization.model_with_sites import find_effects, with_sites
@@ -37,6 +38,9 @@ SITED = (
     sited.zero_sum,
 )
 
+# Models of the suite whose correlated effects `reparametrize=True` samples centered.
+CENTERED = ("lkj_slopes", "lkj_slopes_100k")
+
 
 def with_shared_sites(make: Callable[[], pm.Model]) -> pm.Model:
     """Return a model whose effects have sites that are shared data, as `sample(reparametrize=True)` compiles it."""
@@ -50,6 +54,7 @@ MODELS: dict[str, Callable[[], pm.Model]] = (
     {f"suite/{case.name}": case.make for case in SUITE}
     | {f"zoo/{name}": lambda name=name: zoo.make(name) for name in zoo.MODELS}
     | {f"sited/{make.__name__}": lambda make=make: with_shared_sites(make) for make in SITED}
+    | {f"sited/{name}": lambda name=name: reparametrize(case(name).make()) for name in CENTERED}
     | {f"gallery/{name}": lambda name=name: gallery.make(name) for name in gallery.MODELS}
 )
 
