@@ -138,17 +138,12 @@ def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
 
 def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``log(sigmoid(b) - sigmoid(a))``."""
-    return log1mexp(-difference(b, a)) - softplus(-b) - softplus(a)
-
-
-def difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
-    """Return ``b - a`` without the terms that both share, zero for equal infinities."""
     of_b, of_a = _terms(b), _terms(a)
     for term in [*of_a]:
         if (same := next((other for other in of_b if _is_same(term, other)), None)) is not None:
             of_a.remove(term)
             of_b.remove(same)
-    return _gap(_total(of_b, b), _total(of_a, a))
+    return log1mexp(-_gap(_total(of_b, b), _total(of_a, a))) - softplus(-b) - softplus(a)
 
 
 def _terms(x: TensorVariable) -> list[Signed]:
