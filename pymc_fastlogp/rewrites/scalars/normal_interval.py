@@ -17,11 +17,11 @@ digit is left. The right side subtracts the probabilities of the nearer tail. Th
 ``erfc`` divided by :math:`1 - \mathrm{erfc}(v) / \mathrm{erfc}(u)` for :math:`0 \le u < v`. Beyond 37 standard deviations both probabilities
 underflow, as on the left side.
 
-Differences to the left side: where the left side is rounded to zero, its logarithm is :math:`-\infty`; the right side is finite.
+Where the left side is rounded to zero, its logarithm is :math:`-\infty`. The right side is finite.
 
 When it applies
 ---------------
-Before the gradient, to real ``x``, with ``k`` a positive constant, or one.
+Before the gradient, to real numbers, with ``k`` a positive constant, or one.
 
 When it refuses
 ---------------
@@ -35,7 +35,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.scalar.math import Erf, Erfc
 from pytensor.tensor.basic import constant, switch
-from pytensor.tensor.math import erfc, ge, log
+from pytensor.tensor.math import erfc, ge, log, sub
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
@@ -59,7 +59,8 @@ def local_log_of_normal_interval(fgraph: FunctionGraph, node: Apply) -> list[Ten
         if v is not None and u is not None:
             one, factor = (constant(np.array(number, dtype=x.type.dtype)) for number in (1, k))
             s = switch(ge(u + v, 0), one, -one)
-            return replacement(out, log(s * (factor * erfc(s * u) - factor * erfc(s * v))))
+            tails = [erfc(s * end) if k == 1 else factor * erfc(s * end) for end in (u, v)]
+            return replacement(out, log(s * sub(*tails)))
     return None
 
 
