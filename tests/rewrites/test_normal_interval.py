@@ -113,7 +113,8 @@ def test_error_in_both_tails_is_bounded_by_the_distance_of_the_ends(name, near, 
     found = with_gradients(SPELLINGS[name].sum(), [b, a], on=True, mode=PYTHON)(
         np.full(N, v), np.full(N, u)
     )
-    expected, error = exact(u, v), 4e-15 / min(gap, 1)
+    distance = gap * np.sqrt(2)
+    expected, error = exact(u, v), 4e-15 / min(distance, 1)
     # The value sums N terms. Its own rounding is relative.
     np.testing.assert_allclose(found[0] / N, expected[0], rtol=1e-15, atol=error)
     for slope, reference in zip(found[1:], expected[1:], strict=True):
