@@ -118,6 +118,13 @@ RULES: tuple[Rule, ...] = (
         "canonicalize",
         is_exact=True,
     ),
+    # In `stabilize`, after PyTensor replaces `1 + erf(x)` by `erfc(-x)`.
+    Rule(
+        "fastlogp_log_of_normal_interval",
+        "scalars.normal_interval.local_log_of_normal_interval",
+        "stabilize",
+        is_exact=True,
+    ),
     # In `canonicalize`, before all rules about rows, which then treat complete rows apart from imputed rows.
     Rule(
         "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"
