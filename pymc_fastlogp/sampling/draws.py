@@ -196,7 +196,7 @@ def common_length(idata: "DataTree") -> "DataTree":
     chains, counts = (", ".join(map(str, x)) for x in (used, lengths))
     warnings.warn(
         f"Sampling was interrupted: of {draws} draws, chains have {counts}."
-        f" The result has the first {length} of chains {chains}.",
+        f" The result has the first {length} of {'chain' if n_used == 1 else 'chains'} {chains}.",
         UserWarning,
         stacklevel=4,
     )

@@ -127,15 +127,15 @@ class Verification(Shown):
             *self._compared(),
             *(
                 [
-                    f"{self.n_beyond} more points were not compared: logp or gradient is not finite with the plugin off by overflow or round-off."
+                    f"Points not compared, because logp or gradient is not finite with the plugin off by overflow or round-off: {self.n_beyond}."
                 ]
                 if self.n_beyond
                 else []
             ),
             *(
                 [
-                    f"At {self.n_undecided} more points the sides differ, and there was no time to measure the"
-                    f" round-off: {MORE_TIME}."
+                    f"Points at which the sides differ, and there was no time to measure the round-off: {self.n_undecided}."
+                    f" To measure it: {MORE_TIME}."
                 ]
                 if self.n_undecided
                 else []

@@ -379,7 +379,7 @@ def test_interrupted_chains_have_one_length(options):
         idata = pymc_fastlogp.sample(**options)
     n_draws = idata.posterior.sizes["draw"]
     assert 0 < n_draws < n
-    said = f"{n_draws}, 0, 0. The result has the first {n_draws} of chains 0."
+    said = f"{n_draws}, 0, 0. The result has the first {n_draws} of chain 0."
     assert any(said in str(warning.message) for warning in warned)
     assert idata.posterior.sizes["chain"] == idata.sample_stats.sizes["chain"] == 1
     assert idata.posterior["x"].notnull().all()
