@@ -97,7 +97,7 @@ def density(model, x):
 )
 def test_distinct_rows_have_the_density_of_all(likelihood, n_rows, given, monkeypatch):
     model = model_of(likelihood, given)
-    reduced = with_distinct_rows(model)
+    reduced = with_distinct_rows(model).model
     assert reduced is not model
     for name, most in n_rows.items():
         assert isinstance(reduced[name].owner.op, WeightedRows)
@@ -105,38 +105,71 @@ def test_distinct_rows_have_the_density_of_all(likelihood, n_rows, given, monkey
     x = np.random.default_rng(1).normal(size=10) / 3
     logp, gradient = density(model, x)
     monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
     expected = density(model, x)
     np.testing.assert_allclose(logp, expected[0], rtol=1e-12)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
 
 
+def few_values(given):
+    rate = pm.Exponential("rate", shape=2)
+    pm.Exponential("y", rate[given("treated", TREATED)], observed=given("t", 1.0 + TREATED))
+
+
+@pytest.mark.parametrize("given", [as_data, as_array])
+@pytest.mark.parametrize(
+    ("likelihood", "terms"),
+    [
+        (counts, {"count": 10}),
+        (gaussian, {"y": 35}),
+        (two_likelihoods, {"count": 10, "other": 20}),
+        (potential, {"count": GROUPS}),
+        (of_rounded, {"y": 15}),
+        (few_values, {"y": 2}),
+    ],
+)
+def test_explain_counts_all_rows(likelihood, terms, given, monkeypatch):
+    model = model_of(likelihood, given)
+    found = pymc_fastlogp.explain(model)
+    said = [x for x in found.sentences() if " rows " in x]
+    assert said == [
+        f"{name}: {N} rows are summed as {n} terms, exactly." for name, n in terms.items()
+    ]
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    assert found.effects == pymc_fastlogp.explain(model).effects
+
+
+def test_explain_with_data_that_can_change_counts_no_distinct_rows():
+    explained = pymc_fastlogp.explain(model_of(counts), freeze_model=False)
+    assert not any(x.rows_before == N for x in explained["count"])
+
+
 def test_mixtures_of_data_are_reduced():
-    reduced = with_distinct_rows(model_of(zero_inflated))
+    reduced = with_distinct_rows(model_of(zero_inflated)).model
     assert 1 < reduced.rvs_to_values[reduced["y"]].data.size <= 80
 
 
 def test_mixtures_of_arrays_have_a_fixed_length():
     model = model_of(zero_inflated, as_array)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_data_that_nothing_reads_are_dropped():
-    reduced = with_distinct_rows(model_of(counts))
+    reduced = with_distinct_rows(model_of(counts)).model
     assert [x.name for x in reduced.data_vars] == ["count_n_rows"]
     assert int(reduced["count_n_rows"].data.sum()) == N
 
 
 def test_rows_with_dims_are_reduced():
     model = model_of(counts, coords={"row": range(N)}, dims="row")
-    assert isinstance(with_distinct_rows(model)["count"].owner.op, WeightedRows)
+    assert isinstance(with_distinct_rows(model).model["count"].owner.op, WeightedRows)
 
 
 def test_data_that_a_deterministic_reads_stay():
     model = model_of(counts)
     with model:
         pm.Deterministic("twice", 2 * model["b"] * model["treated"])
-    reduced = with_distinct_rows(model)
+    reduced = with_distinct_rows(model).model
     assert {x.name for x in reduced.data_vars} == {"treated", "count_n_rows"}
     assert reduced["twice"].eval({reduced["b"]: 1.0}).shape == (N,)
 
@@ -183,13 +216,13 @@ def missing(given):
 )
 def test_other_models_stay_as_they_are(likelihood, given):
     model = model_of(likelihood, given)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_nan_is_left_to_upstream():
     model = model_of(gaussian)
     model["x"].set_value(np.where(GROUP == 0, np.nan, X))
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_shared_data_can_still_change():
