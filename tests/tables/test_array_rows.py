@@ -9,6 +9,8 @@ import pymc_fastlogp
 from pymc_fastlogp.models import array_rows
 from pymc_fastlogp.models.array_rows import with_distinct_rows
 from pymc_fastlogp.models.weighted_rows import WeightedRows
+from pymc_fastlogp.reparametrization.selection import select_parametrization
+from pymc_fastlogp.reparametrization.sites import site_arrays
 
 N, GROUPS = 6_000, 5
 rng = np.random.default_rng(0)
@@ -137,6 +139,36 @@ def test_explain_counts_all_rows(likelihood, terms, given, monkeypatch):
     ]
     monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
     assert found.effects == pymc_fastlogp.explain(model).effects
+
+
+def effects(given):
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    eta = pm.Normal("a", mu, tau, shape=GROUPS)[given("group", GROUP)]
+    pm.Poisson("count", pm.math.exp(eta - 6), observed=given("y", (COUNT > 8).astype(int)))
+
+
+def test_sites_are_found_from_distinct_rows(monkeypatch):
+    model = model_of(effects)
+
+    def found():
+        return select_parametrization(
+            model, lambda x: pymc_fastlogp.compile_pymc_model(x, freeze_model=False)
+        )
+
+    merged = found()
+    assert isinstance(merged.model["count"].owner.op, WeightedRows)
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    expected = found()
+    assert not isinstance(expected.model["count"].owner.op, WeightedRows)
+    np.testing.assert_allclose(merged.point, expected.point, rtol=1e-6)
+    assert merged.sites.keys() == expected.sites.keys()
+    for block, site in merged.sites.items():
+        for ours, theirs in zip(
+            site_arrays(block, site).values(),
+            site_arrays(block, expected.sites[block]).values(),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_explain_with_data_that_can_change_counts_no_distinct_rows():
