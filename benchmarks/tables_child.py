@@ -1,13 +1,15 @@
 """Models over tables, and the stages of one run, in the process of :mod:`benchmarks.tables` that measures it."""
 
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 
 from benchmarks.machine import process_memory
+from benchmarks.tables_by_hand import BY_HAND
 
 N_ZONES = 500
 COLUMNS = f"""
@@ -78,8 +80,29 @@ def gaussian(rows: Any) -> pm.Model:
     return model
 
 
+def negative_binomial(rows: Any) -> pm.Model:
+    """Overdispersed counts by zone and time of day."""
+    with pm.Model(coords={"zone": range(N_ZONES)}) as model:
+        mu, tau, alpha = pm.Normal("mu"), pm.HalfNormal("tau"), pm.Gamma("alpha", 2, 0.5)
+        a = pm.Normal("a", mu, tau, dims="zone")
+        eta = a[rows["zone"]] + pm.Normal("b") * rows["night"]
+        pm.NegativeBinomial("tips", mu=pm.math.exp(eta), alpha=alpha, observed=rows["tips"])
+    return model
+
+
+def slopes(rows: Any) -> pm.Model:
+    """Continuous outcomes by 1000 places with correlated intercepts and slopes."""
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", shape=2), pm.HalfNormal("sigma")
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
+        a = mu + (chol @ pm.Normal("z", shape=(2, 1000))).T
+        predictor = a[rows["place"], 0] + a[rows["place"], 1] * rows["distance"]
+        pm.Normal("fare", predictor, sigma, observed=rows["fare"])
+    return model
+
+
 MODELS: dict[str, Callable[[Any], pm.Model]] = {
-    x.__name__: x for x in (counts, logit, ordered, student_t, gaussian)
+    x.__name__: x for x in (counts, negative_binomial, logit, ordered, student_t, gaussian, slopes)
 }
 # Columns that a model reads.
 READ = {
@@ -88,15 +111,16 @@ READ = {
     "ordered": "income, night, rank",
     "student_t": "income, night",
     "gaussian": "place, distance, hours, fare",
+    "negative_binomial": "zone, night, tips",
+    "slopes": "place, distance, fare",
 }
 DRAWS, TUNE, CHAINS = 1000, 500, 4
-# Frames of the file that DuckDB wrote, and the rows as arrays.
+# Frames of the file that DuckDB wrote.
 FROM_FILE = ("parquet", "polars", "pandas", "dask")
-ENGINES = ("duckdb", *FROM_FILE, "memory")
 
 
 def source(model: str, engine: str, n_rows: int, file: str, threads: int) -> Any:
-    """Return the rows that a model reads in an engine, or as arrays."""
+    """Return the rows that a model reads in an engine, by default the relation ``rides`` of DuckDB, which makes rows on the fly."""
     import duckdb
 
     match engine:
@@ -115,8 +139,7 @@ def source(model: str, engine: str, n_rows: int, file: str, threads: int) -> Any
     connection = duckdb.connect()
     connection.execute(f"SET threads = {threads}")
     connection.execute(f"CREATE VIEW rides AS SELECT {COLUMNS} FROM range({n_rows}) t(i)")
-    rides = connection.view("rides")
-    return rides if engine == "duckdb" else rides.select(READ[model]).fetchnumpy()
+    return connection.view("rides").select(READ[model])
 
 
 def write(model: str, n_rows: int, file: str) -> None:
@@ -127,44 +150,166 @@ def write(model: str, n_rows: int, file: str) -> None:
     rows.select(READ[model]).write_parquet(file)
 
 
+class Stages:
+    """Seconds of the stages of a run, of which one begins where the one before ends."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._begin = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        """End a stage."""
+        begin, self._begin = self._begin, time.perf_counter()
+        self.seconds[name] = self._begin - begin
+
+    def end_sampling(self, seconds: float) -> None:
+        """End compilation and sampling, which one call does."""
+        self.end("compile")
+        self.seconds["compile"] -= seconds
+        self.seconds["sample"] = seconds
+
+
+class Run(NamedTuple):
+    """Posterior of a run, and facts about its table."""
+
+    idata: Any
+    facts: dict[str, Any]
+
+
 def measure(model: str, engine: str, n_rows: int, file: str, threads: int) -> dict[str, Any]:
     """Return cells, seconds of each stage, peak memory in bytes, and the worst R-hat and effective sample size."""
     import arviz as az
-    import nutpie
-
-    import pymc_fastlogp
-    from pymc_fastlogp.models.table_rows import without_tables
 
     rows = source(model, engine, n_rows, file, threads)
-    times = [time.perf_counter()]
-    written = MODELS[model](rows if engine == "memory" else pymc_fastlogp.table(rows))
-    times.append(time.perf_counter())
-    reduced, tables = without_tables(written)
-    times.append(time.perf_counter())
-    compiled = pymc_fastlogp.compile_pymc_model(reduced)
-    times.append(time.perf_counter())
-    options = {"draws": DRAWS, "tune": TUNE, "chains": CHAINS, "progress_bar": False}
-    idata = nutpie.sample(compiled, seed=1, **options)
-    times.append(time.perf_counter())
+    stages = Stages()
+    idata, facts = WAYS.get(engine, _by_table)(rows, model, n_rows, threads, stages)
     peak = process_memory("VmHWM")
     r_hat, ess = az.rhat(idata), az.ess(idata)
-    found = {
+    return {
         "model": model,
         "engine": engine,
         "rows": n_rows,
         "peak": peak,
         "r_hat": max(float(x.max()) for x in r_hat.data_vars.values()),
         "ess": min(float(x.min()) for x in ess.data_vars.values()),
+        **stages.seconds,
+        **facts,
     }
-    stages = np.diff(times).tolist()
-    found |= zip(("build", "reduce", "compile", "sample"), stages, strict=True)
-    for read in tables.values():
-        if read.rows.n_rows != n_rows:
-            raise ValueError(f"{read.rows.n_rows} rows were read, not {n_rows}")
-        found["cells"] = read.rows.n_cells
-        if engine in ("duckdb", "parquet") and read.plan.is_of_columns:
-            found["query"] = _seconds_of_query(rows, ", ".join(read.columns))
-    return found
+
+
+def _by_table(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) -> Run:
+    """Sample a model of a table."""
+    import pymc_fastlogp
+    from pymc_fastlogp.models.table_rows import without_tables
+
+    written = MODELS[model](pymc_fastlogp.table(rows))
+    stages.end("build")
+    reduced, tables = without_tables(written)
+    stages.end("reduce")
+    idata = _by_nutpie(reduced, stages)
+    [read] = tables.values()
+    if read.rows.n_rows != n_rows:
+        raise ValueError(f"{read.rows.n_rows} rows were read, not {n_rows}")
+    facts: dict[str, Any] = {"cells": read.rows.n_cells}
+    if read.plan.is_of_columns and (isinstance(rows, str) or hasattr(rows, "aggregate")):
+        facts["query"] = _seconds_of_query(rows, ", ".join(read.columns))
+    return Run(idata, facts)
+
+
+def _by_arrays(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) -> Run:
+    """Load all rows, and sample with the plugin."""
+    arrays = _loaded(rows, stages)
+    written = MODELS[model](arrays)
+    stages.end("build")
+    return Run(_by_nutpie(written, stages), {})
+
+
+def _by_pymc(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) -> Run:
+    """Load all rows, and sample with PyMC alone."""
+    arrays = _loaded(rows, stages)
+    written = MODELS[model](arrays)
+    stages.end("build")
+    return Run(_by_pm_sample(written, threads, stages), {})
+
+
+def _by_hand(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) -> Run:
+    """Compute sums in DuckDB, and sample a model that is written for them with PyMC alone."""
+    data = _sums_of(rows, model, stages)
+    written = BY_HAND[model].model(data)
+    stages.end("build")
+    return Run(_by_pm_sample(written, threads, stages), {})
+
+
+def _by_stanli(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) -> Run:
+    """Compute sums in DuckDB, and sample a Stan program that is written for them."""
+    import stanli
+    from arviz_base import from_dict
+
+    data = _sums_of(rows, model, stages)
+    stages.end("build")
+    compiled = stanli.Model(stan_code=BY_HAND[model].program, data=data)
+    stages.end("compile")
+    fit = compiled.sample(
+        chains=CHAINS, seed=1, warmup=TUNE, samples=DRAWS, parallel_chains=threads, refresh=0
+    )
+    idata = from_dict({"posterior": {name: fit.draws(name) for name in fit.variables}})
+    stages.end("sample")
+    return Run(idata, {})
+
+
+WAYS: dict[str, Callable[[Any, str, int, int, Stages], Run]] = {
+    "memory": _by_arrays,
+    "pm.sample": _by_pymc,
+    "SQL, pm.sample": _by_hand,
+    "SQL, stanli": _by_stanli,
+}
+
+
+def _loaded(rows: Any, stages: Stages) -> dict[str, Any]:
+    """Return all rows of a relation as constants of PyTensor, in which PyTensor looks for no booleans."""
+    import pytensor.tensor as pt
+
+    arrays = {name: pt.constant(np.asarray(x)) for name, x in rows.fetchnumpy().items()}
+    stages.end("reduce")
+    return arrays
+
+
+def _sums_of(rows: Any, model: str, stages: Stages) -> dict[str, Any]:
+    sums = BY_HAND[model]
+    data = sums.data(rows.query("rides", sums.query).fetchnumpy())
+    stages.end("reduce")
+    return data
+
+
+def _by_nutpie(model: pm.Model, stages: Stages) -> Any:
+    import nutpie
+
+    import pymc_fastlogp
+
+    compiled = pymc_fastlogp.compile_pymc_model(model)
+    stages.end("compile")
+    idata = nutpie.sample(
+        compiled, draws=DRAWS, tune=TUNE, chains=CHAINS, seed=1, progress_bar=False
+    )
+    stages.end("sample")
+    return idata
+
+
+def _by_pm_sample(model: pm.Model, threads: int, stages: Stages) -> Any:
+    idata = pm.sample(
+        DRAWS,
+        tune=TUNE,
+        chains=CHAINS,
+        cores=threads,
+        random_seed=1,
+        model=model,
+        progressbar=False,
+        quiet=True,
+    )
+    stages.end_sampling(idata["posterior"].attrs["sampling_time"])
+    if "pymc_fastlogp" in sys.modules:
+        raise RuntimeError("the plugin was imported")
+    return idata
 
 
 def _seconds_of_query(rows: Any, names: str) -> float:

@@ -61,7 +61,9 @@ class ModelSource:
     @cached_property
     def model(self) -> "pm.Model":
         """The model, frozen if requested."""
-        return frozen_copy(with_distinct_rows(self._given)) if self._is_frozen else self._given
+        return (
+            frozen_copy(with_distinct_rows(self._given).model) if self._is_frozen else self._given
+        )
 
     def freeze(self) -> None:
         """Freeze the model now, before its data can change."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
 from pymc_fastlogp.explanation.similar_lines import natural_order
 from pymc_fastlogp.explanation.terms import rewrite_terms
+from pymc_fastlogp.models.array_rows import Merged, with_distinct_rows
 from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
 from pymc_fastlogp.models.table_rows import RowsRead, TableRows, without_tables
@@ -30,6 +32,8 @@ FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
 KINDS = ("likelihood", "potential", "prior")
 
 NONE_APPLIES = "no rewrite applies"
+# The rewrite that does the same in a graph as the merge of long arrays before.
+MERGED = "fastlogp_compact_rows"
 
 
 def explain(
@@ -40,6 +44,8 @@ def explain(
     The log density is rewritten with the plugin on as PyMC and nutpie do, and its gradient as in mode
     NUMBA. Nothing is compiled, sampled or changed. Each decision is also a line of level INFO on
     ``logging.getLogger("pymc_fastlogp")``, here and in every compilation.
+
+    Likelihoods over arrays of a million rows or more are summarized first, as in a compilation.
 
     Of a table a sample of at most 100 000 rows is read, which decides how all rows are going to be read. Rewrites and kernels are those of the sample,
     until a compilation has read all rows.
@@ -82,14 +88,22 @@ def explain(
     """
     with progress_shown(True):
         reduced, tables = without_tables(model_with_variables("explain", model), RowsRead.SAMPLE)
+    is_frozen = freeze_model and can_be_frozen(reduced)
+    merged: Mapping[str, Merged] = {}
+    if is_frozen:
+        reduced, merged = with_distinct_rows(reduced)
     model = validated_model("explain", reduced, freeze_model=freeze_model, gradient=False)
     with compiling():
-        is_frozen = freeze_model and can_be_frozen(model)
-        return _explained(model, tables, is_frozen=is_frozen, verbose=verbose)
+        return _explained(model, tables, merged, is_frozen=is_frozen, verbose=verbose)
 
 
 def _explained(
-    model: "pm.Model", tables: Mapping[str, TableRows], *, is_frozen: bool, verbose: bool
+    model: "pm.Model",
+    tables: Mapping[str, TableRows],
+    merged: Mapping[str, Merged],
+    *,
+    is_frozen: bool,
+    verbose: bool,
 ) -> Explanation:
     # Imports of the kernel are lazy, so that the import of the package stays short.
     from pymc_fastlogp.explanation.drawing import Picture
@@ -104,7 +118,9 @@ def _explained(
     rows = tuple(
         row
         for kind, variable, term in by_importance
-        for row in _outcomes(kind, variable, recorder.standing(term), names)
+        for row in _of_all_rows(
+            _outcomes(kind, variable, recorder.standing(term), names), merged.get(variable.name)
+        )
     )
     values = model.continuous_value_vars
     known = _with_lengths(model, values)
@@ -230,6 +246,21 @@ def _outcomes(
         return [Outcome(variable.name, kind, rewrite="", reason=reason)]
     outcomes = [_outcome(kind, variable, decisions, names) for decisions in alike.values()]
     return sorted(outcomes, key=lambda outcome: not outcome.fired)
+
+
+def _of_all_rows(rows: list[Outcome], merged: Merged | None) -> list[Outcome]:
+    """Return the outcomes of a likelihood whose equal rows were merged before the rewrites, with the rows before that."""
+    if merged is None:
+        return rows
+    n_rows, n_distinct = merged
+    counted = [replace(x, rows_before=n_rows) if x.rows_before == n_distinct else x for x in rows]
+    if counted != rows:
+        return counted
+    first = rows[0]
+    of_merge = Outcome(
+        first.variable, first.kind, MERGED, rows_before=n_rows, rows_after=n_distinct
+    )
+    return [of_merge, *(x for x in rows if x.rewrite)]
 
 
 def _size(kind: str, variable: pt.TensorVariable) -> int | None:

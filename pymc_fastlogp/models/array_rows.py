@@ -9,7 +9,7 @@ A model stays as it is if one of its likelihoods reads long arrays in another wa
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
@@ -20,12 +20,12 @@ from pytensor.tensor.random.op import RandomVariable
 from pymc_fastlogp._upstream.pymc_dispatch import SymbolicRandomVariable
 from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
 from pymc_fastlogp.models.table_likelihood import TableLikelihood, graphs_of
+from pymc_fastlogp.tables import summaries
 from pymc_fastlogp.tables.cells import Summary
 from pymc_fastlogp.tables.columns import Column, placeholder
 from pymc_fastlogp.tables.expressions import Expression, expression_of_column
 from pymc_fastlogp.tables.plan import Density, Plan, Way, plan_of, summarize
 from pymc_fastlogp.tables.sample import N_SAMPLE
-from pymc_fastlogp.tables.summaries import merged
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -39,8 +39,38 @@ MAX_SHARE = 0.1
 BATCH = 500_000
 
 
-def with_distinct_rows(model: "pm.Model") -> "pm.Model":
-    """Return a model whose likelihoods over long arrays read distinct rows with counts, the model itself if that is not possible.
+class Merged(NamedTuple):
+    """Numbers of rows of a likelihood.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows of the arrays.
+    n_distinct : int
+        Number of distinct rows, or of points that stand for rows.
+    """
+
+    n_rows: int
+    n_distinct: int
+
+
+class WithDistinctRows(NamedTuple):
+    """Model whose likelihoods over long arrays read distinct rows with counts.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        The model.
+    merged : dict of str to Merged
+        Numbers of rows by the name of the likelihood.
+    """
+
+    model: "pm.Model"
+    merged: Mapping[str, Merged]
+
+
+def with_distinct_rows(model: "pm.Model") -> WithDistinctRows:
+    """Return a model whose likelihoods over long arrays read distinct rows with counts, with the model itself if that is not possible.
 
     Parameters
     ----------
@@ -49,18 +79,18 @@ def with_distinct_rows(model: "pm.Model") -> "pm.Model":
     """
     factors = [*model.observed_RVs, *model.potentials]
     if not can_be_frozen(model) or not any(_arrays_of(model, x) for x in factors):
-        return model
-    copy = copy_with_data(model)
+        return WithDistinctRows(model, {})
+    copy, merged = copy_with_data(model), {}
     try:
         _refuse_other_readers(copy)
         for factor in [*copy.observed_RVs, *copy.potentials]:
             if arrays := _arrays_of(copy, factor):
-                _reduce(copy, factor, arrays)
+                merged[factor.name] = _reduce(copy, factor, arrays)
     except ValueError as reason:
         logger.info("likelihoods read all rows of their arrays: %s", reason)
-        return model
+        return WithDistinctRows(model, {})
     _drop_unread_data(copy)
-    return copy
+    return WithDistinctRows(copy, merged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +122,7 @@ class ArrayTable:
 
     def rows(self, plan: Plan) -> Summary:
         """Return the summary of all rows, or of the first ones that have too many cells."""
-        return merged(self._summaries(plan), int(MAX_SHARE * self.n_rows))
+        return summaries.merged(self._summaries(plan), int(MAX_SHARE * self.n_rows))
 
     def _summaries(self, plan: Plan) -> Iterator[Summary]:
         columns = {column for x in plan.expressions for column in x.columns}
@@ -126,8 +156,8 @@ def _value(x: Variable) -> Any:
     return x.get_value(borrow=True) if isinstance(x, SharedVariable) else None
 
 
-def _reduce(model: "pm.Model", factor: Any, arrays: Iterable[Variable]) -> None:
-    """Replace a likelihood by that of its distinct rows, in place."""
+def _reduce(model: "pm.Model", factor: Any, arrays: Iterable[Variable]) -> Merged:
+    """Replace a likelihood by that of its distinct rows, in place, and return their numbers."""
     values = {x: _value(x) for x in arrays}
     if len({x.shape for x in values.values()}) > 1 or any(x.ndim > 1 for x in values.values()):
         raise ValueError(f"the arrays of {factor.name} are no vectors of one length")
@@ -140,8 +170,9 @@ def _reduce(model: "pm.Model", factor: Any, arrays: Iterable[Variable]) -> None:
     rows = None if likelihood.plan.way is Way.LOADED else table.rows(likelihood.plan)
     if rows is None or rows.n_rows < table.n_rows:
         raise ValueError(f"the rows of {factor.name} hardly repeat")
-    likelihood.replace(model, rows)
+    n_distinct = likelihood.replace(model, rows)
     logger.info("%s: %d rows are %d cells", factor.name, rows.n_rows, rows.n_cells)
+    return Merged(rows.n_rows, n_distinct)
 
 
 def _over_placeholders(

@@ -95,8 +95,8 @@ class TableLikelihood:
         read = {column.name for x in self.plan.expressions for column in x.columns}
         return tuple(x for x in self.table.columns if x in read)
 
-    def replace(self, model: "pm.Model", rows: Summary) -> None:
-        """Replace the likelihood in a model by that of weighted rows, in place."""
+    def replace(self, model: "pm.Model", rows: Summary) -> int:
+        """Replace the likelihood in a model by that of weighted rows, in place, and return their number."""
         from pymc_fastlogp.models.weighted_rows import replace_likelihood
 
         values, weights = rows.points(config.floatX)
@@ -109,6 +109,7 @@ class TableLikelihood:
         of_variables = {x: np.zeros(length, x.type.dtype) for x in self.columns}
         of_variables |= {x: named[y] for x, y in variables.items() if y in named}
         replace_likelihood(model, self.factor, self.axis, of_variables, weights)
+        return length
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pymc_fastlogp.models.array_rows import with_distinct_rows
 from pymc_fastlogp.models.freeze import frozen_copy
 from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects, find_effects
 from pymc_fastlogp.reparametrization.pilot import Pilot, Sites
@@ -61,6 +62,7 @@ def select_parametrization(
     coupled : collection of str
         Variables that keep their parametrization because a pilot found that the likelihood couples their entries.
     """
+    model = with_distinct_rows(model).model
     try:
         frozen = frozen_copy(model)
     except (NotImplementedError, ValueError) as error:

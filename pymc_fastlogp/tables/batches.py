@@ -48,10 +48,7 @@ def frames_of(frame: Any, connection: Any) -> Iterator[Any]:
         case "pyspark" | "pyspark[connect]", _:
             yield from _frames_of_spark(native)
         case "ibis", _:
-            import pyarrow
-
-            for batch in native.to_pyarrow_batches(chunk_size=BATCH):
-                yield pyarrow.Table.from_batches([batch])
+            yield from _frames_of_ibis(native)
         case _:
             yield native
 
@@ -88,6 +85,20 @@ def interruptible[T](query: Callable[[], T], connection: Any) -> T:
                 connection.interrupt()
                 wait([result], timeout=0.1)
             raise
+
+
+def _frames_of_ibis(table: Any) -> Iterator[Any]:
+    """Yield the rows of an ibis table as PyArrow tables."""
+    import pyarrow
+
+    backend = table.get_backend()
+    if backend.name == "duckdb":
+        # Batches of ibis 12 need a method that DuckDB 2 has no more.
+        table.limit(0).to_pyarrow()  # registers tables in memory
+        yield from frames_of_duckdb(backend.con.sql(backend.compile(table)), backend.con)
+        return
+    for batch in table.to_pyarrow_batches(chunk_size=BATCH):
+        yield pyarrow.Table.from_batches([batch])
 
 
 def _frames_of_spark(frame: Any) -> Iterator[Any]:

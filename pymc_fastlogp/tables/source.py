@@ -151,18 +151,27 @@ class Source:
             yield from frames_of(frame.head(most), self.connection)
 
     def _blocks_of_files(self, most: int) -> list[str]:
-        """Return conditions for evenly spaced blocks of ``most`` rows of Parquet files; none for other sources, and for files with fewer rows."""
+        """Return a condition for each Parquet file, for evenly spaced blocks of ``most`` rows in all; none for other sources, and for files with fewer rows.
+
+        DuckDB scans the row numbers of a file in each query, so one query reads all blocks of a file.
+        """
         counts = self.rows_of_files()
         ends = np.cumsum(counts)
         if not counts or PLACE & {*self.frame.columns} or ends[-1] <= most:
             return []
         size = most // N_BLOCKS
-        return [
-            f"filename = '{path.replace("'", "''")}' AND file_row_number >= {max(start - begin, 0)} AND file_row_number < {start + size - begin}"
-            for start in np.linspace(0, ends[-1] - size, N_BLOCKS, dtype=np.int64)
-            for (path, *_), begin, end in zip(self.files, ends - counts, ends)
-            if start < end and begin < start + size
-        ]
+        starts = np.linspace(0, ends[-1] - size, N_BLOCKS, dtype=np.int64)
+        conditions = []
+        for (path, *_), begin, end in zip(self.files, ends - counts, ends):
+            blocks = [
+                f"file_row_number >= {max(start - begin, 0)} AND file_row_number < {start + size - begin}"
+                for start in starts[(starts < end) & (begin < starts + size)]
+            ]
+            if blocks:
+                conditions.append(
+                    f"filename = '{path.replace("'", "''")}' AND ({' OR '.join(blocks)})"
+                )
+        return conditions
 
     @contextmanager
     def queries(self) -> Iterator[None]:

@@ -1,5 +1,7 @@
 """Tables of each engine, and the comparison of a model of a table with that of all rows in memory."""
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -92,6 +94,8 @@ def _dask(frame: Any) -> Any:
 def _spark(frame: Any) -> Any:
     """Return a Spark frame, for which Spark needs Java."""
     sql = pytest.importorskip("pyspark.sql")
+    # Workers need PyArrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.master("local[1]")
     for name, value in {
         "spark.ui.enabled": "false",

@@ -9,6 +9,8 @@ import pymc_fastlogp
 from pymc_fastlogp.models import array_rows
 from pymc_fastlogp.models.array_rows import with_distinct_rows
 from pymc_fastlogp.models.weighted_rows import WeightedRows
+from pymc_fastlogp.reparametrization.selection import select_parametrization
+from pymc_fastlogp.reparametrization.sites import site_arrays
 
 N, GROUPS = 6_000, 5
 rng = np.random.default_rng(0)
@@ -97,7 +99,7 @@ def density(model, x):
 )
 def test_distinct_rows_have_the_density_of_all(likelihood, n_rows, given, monkeypatch):
     model = model_of(likelihood, given)
-    reduced = with_distinct_rows(model)
+    reduced = with_distinct_rows(model).model
     assert reduced is not model
     for name, most in n_rows.items():
         assert isinstance(reduced[name].owner.op, WeightedRows)
@@ -105,38 +107,101 @@ def test_distinct_rows_have_the_density_of_all(likelihood, n_rows, given, monkey
     x = np.random.default_rng(1).normal(size=10) / 3
     logp, gradient = density(model, x)
     monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
     expected = density(model, x)
     np.testing.assert_allclose(logp, expected[0], rtol=1e-12)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
 
 
+def few_values(given):
+    rate = pm.Exponential("rate", shape=2)
+    pm.Exponential("y", rate[given("treated", TREATED)], observed=given("t", 1.0 + TREATED))
+
+
+@pytest.mark.parametrize("given", [as_data, as_array])
+@pytest.mark.parametrize(
+    ("likelihood", "terms"),
+    [
+        (counts, {"count": 10}),
+        (gaussian, {"y": 35}),
+        (two_likelihoods, {"count": 10, "other": 20}),
+        (potential, {"count": GROUPS}),
+        (of_rounded, {"y": 15}),
+        (few_values, {"y": 2}),
+    ],
+)
+def test_explain_counts_all_rows(likelihood, terms, given, monkeypatch):
+    model = model_of(likelihood, given)
+    found = pymc_fastlogp.explain(model)
+    said = [x for x in found.sentences() if " rows " in x]
+    assert said == [
+        f"{name}: {N} rows are summed as {n} terms, exactly." for name, n in terms.items()
+    ]
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    assert found.effects == pymc_fastlogp.explain(model).effects
+
+
+def effects(given):
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    eta = pm.Normal("a", mu, tau, shape=GROUPS)[given("group", GROUP)]
+    pm.Poisson("count", pm.math.exp(eta - 6), observed=given("y", (COUNT > 8).astype(int)))
+
+
+def test_sites_are_found_from_distinct_rows(monkeypatch):
+    model = model_of(effects)
+
+    def found():
+        return select_parametrization(
+            model, lambda x: pymc_fastlogp.compile_pymc_model(x, freeze_model=False)
+        )
+
+    merged = found()
+    assert isinstance(merged.model["count"].owner.op, WeightedRows)
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    expected = found()
+    assert not isinstance(expected.model["count"].owner.op, WeightedRows)
+    np.testing.assert_allclose(merged.point, expected.point, rtol=1e-6)
+    assert merged.sites.keys() == expected.sites.keys()
+    for block, site in merged.sites.items():
+        for ours, theirs in zip(
+            site_arrays(block, site).values(),
+            site_arrays(block, expected.sites[block]).values(),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_explain_with_data_that_can_change_counts_no_distinct_rows():
+    explained = pymc_fastlogp.explain(model_of(counts), freeze_model=False)
+    assert not any(x.rows_before == N for x in explained["count"])
+
+
 def test_mixtures_of_data_are_reduced():
-    reduced = with_distinct_rows(model_of(zero_inflated))
+    reduced = with_distinct_rows(model_of(zero_inflated)).model
     assert 1 < reduced.rvs_to_values[reduced["y"]].data.size <= 80
 
 
 def test_mixtures_of_arrays_have_a_fixed_length():
     model = model_of(zero_inflated, as_array)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_data_that_nothing_reads_are_dropped():
-    reduced = with_distinct_rows(model_of(counts))
+    reduced = with_distinct_rows(model_of(counts)).model
     assert [x.name for x in reduced.data_vars] == ["count_n_rows"]
     assert int(reduced["count_n_rows"].data.sum()) == N
 
 
 def test_rows_with_dims_are_reduced():
     model = model_of(counts, coords={"row": range(N)}, dims="row")
-    assert isinstance(with_distinct_rows(model)["count"].owner.op, WeightedRows)
+    assert isinstance(with_distinct_rows(model).model["count"].owner.op, WeightedRows)
 
 
 def test_data_that_a_deterministic_reads_stay():
     model = model_of(counts)
     with model:
         pm.Deterministic("twice", 2 * model["b"] * model["treated"])
-    reduced = with_distinct_rows(model)
+    reduced = with_distinct_rows(model).model
     assert {x.name for x in reduced.data_vars} == {"treated", "count_n_rows"}
     assert reduced["twice"].eval({reduced["b"]: 1.0}).shape == (N,)
 
@@ -183,13 +248,13 @@ def missing(given):
 )
 def test_other_models_stay_as_they_are(likelihood, given):
     model = model_of(likelihood, given)
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_nan_is_left_to_upstream():
     model = model_of(gaussian)
     model["x"].set_value(np.where(GROUP == 0, np.nan, X))
-    assert with_distinct_rows(model) is model
+    assert with_distinct_rows(model).model is model
 
 
 def test_shared_data_can_still_change():

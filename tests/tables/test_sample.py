@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_fastlogp
+from pymc_fastlogp.tables.batches import frames_of_duckdb
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
 from pymc_fastlogp.tables.plan import Way, expected_cells
@@ -140,6 +141,22 @@ def test_blocks_of_files_have_each_row_once(relation, tmp_path):
     assert np.diff(found).max() <= 9000 / 32
     batches = source.spread_batches(["i"], 9000)
     assert sum(map(len, batches)) == 9000
+
+
+def test_blocks_of_a_file_are_read_by_one_query(relation, tmp_path, monkeypatch):
+    """DuckDB scans the row numbers of a file in each query."""
+    for k in range(3):
+        relation.limit(5000).write_parquet(str(tmp_path / f"{k}.parquet"))
+    queries = []
+
+    def counted(block, connection):
+        queries.append(block)
+        return frames_of_duckdb(block, connection)
+
+    monkeypatch.setattr("pymc_fastlogp.tables.source.frames_of_duckdb", counted)
+    batches = source_of(tmp_path / "*.parquet").spread_batches(["zone"], 3200)
+    assert sum(map(len, batches)) == 3200
+    assert len(queries) == 3
 
 
 def test_files_with_columns_of_the_names_of_places_are_read_from_their_head(relation, tmp_path):

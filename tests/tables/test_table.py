@@ -1,5 +1,6 @@
 """Columns, levels and placeholders of tables, and errors of sources and values."""
 
+import ast
 import pickle
 import warnings
 from copy import deepcopy
@@ -14,6 +15,7 @@ from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.source import ENGINES as ENGINES_THAT_ARE_READ
 from pymc_fastlogp.tables.source import source_of
+from tests.conftest import REPOSITORY
 from tests.tables.conftest import N, summary_of
 
 pytestmark = pytest.mark.usefixtures("engines")
@@ -295,3 +297,15 @@ def test_placeholders_of_another_process_are_refused(relation):
     with pytest.raises(ValueError, match=r"^y reads a table of another process: call table\(\)"):
         without_tables(model)
     assert column_of(deepcopy(zone)) == column_of(zone)
+
+
+def test_engines_are_asked_for_rows_and_their_numbers_alone():
+    """On Dask, a grouped ``n_unique`` is wrong, and a grouped ``var`` cancels."""
+    paths = (REPOSITORY / "pymc_fastlogp").rglob("*.py")
+    nodes = (x for path in paths for x in ast.walk(ast.parse(path.read_text())))
+    used = {
+        x.attr
+        for x in nodes
+        if isinstance(x, ast.Attribute) and isinstance(x.value, ast.Name) and x.value.id == "nw"
+    }
+    assert used == {"from_native", "len", "Boolean", "Categorical", "Enum", "String"}
