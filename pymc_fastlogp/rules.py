@@ -132,7 +132,6 @@ RULES: tuple[Rule, ...] = (
     # In `canonicalize`, before all rules about rows, which then see each part of a join.
     Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
     # In `canonicalize`, before the rules about switches, which then drop the switch around the power.
-    Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
     # In `stabilize` again, where probabilities may first become a sigmoid.
