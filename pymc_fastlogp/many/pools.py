@@ -28,7 +28,7 @@ def outcomes(tasks: Iterator[Task], executor: Executor | None) -> Iterator[Done]
     tasks : iterator of Task
         The tasks, read when workers are free.
     executor : Executor, optional
-        The executor; by default as many processes as cores.
+        The executor; by default as many processes as usable cores.
 
     Raises
     ------
@@ -52,12 +52,12 @@ def _on_executor(tasks: Iterator[Task], executor: Executor) -> Iterator[Done]:
 
 def _on_processes(tasks: Iterator[Task]) -> Iterator[Done]:
     from pymc_fastlogp._upstream.processes import kill_workers
-    from pymc_fastlogp._upstream.pymc_sample import cpu_count
+    from pymc_fastlogp.sampling.usable_cores import usable_cores
 
     first = next(tasks, None)
     if first is None:
         return
-    workers, tasks = cpu_count(), chain([first], tasks)
+    workers, tasks = usable_cores(), chain([first], tasks)
     while True:
         lost: list[Task] = []
         with _processes(workers) as pool:

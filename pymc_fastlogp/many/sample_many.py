@@ -64,7 +64,7 @@ def sample_many(
     data_sets : iterable or mapping, optional
         Data sets: for one model dictionaries of new values by the names of data and coordinates, for a function its argument. Not for several models.
     executor : concurrent.futures.Executor, optional
-        Where fits run, such as ``client.get_executor()`` of Dask; by default as many processes as cores. Each fit runs its chains one after the other.
+        Where fits run, such as ``client.get_executor()`` of Dask; by default as many processes as usable cores. Each fit runs its chains one after the other.
     draws, chains : int
         Draws of each chain, and number of chains.
     keep : callable or sequence of str, optional

@@ -60,7 +60,7 @@ def here() -> Executor:
 @pytest.fixture
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes of ``sample_many`` be two."""
-    monkeypatch.setattr("pymc_fastlogp._upstream.pymc_sample.cpu_count", lambda: 2)
+    monkeypatch.setattr("pymc_fastlogp.sampling.usable_cores.usable_cores", lambda: 2)
 
 
 @pytest.fixture

@@ -38,6 +38,10 @@ class TestOwnProcesses:
         found = means(fit_all(model, DATA, keep=["mu"]))
         assert found == expected_means(model)
 
+    def test_each_usable_core_has_a_process(self, model):
+        fits = fit_all(model, DATA, keep=lambda _: os.getpid())
+        assert len({fit.value for fit in fits}) == 2
+
     def test_fits_come_in_order_on_request(self, model):
         fits = fit_all(model, DATA, keep=["mu"], in_order=True)
         assert [fit.key for fit in fits] == [*DATA]
