@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ROW = "row"
 
+# Rows times draws of a batch.
+BATCH = 20_000_000
+
 
 def log_likelihood_to_zarr(
     idata: "DataTree",
@@ -30,7 +33,7 @@ def log_likelihood_to_zarr(
     *,
     var_names: Sequence[str] | None = None,
     model: "pm.Model | None" = None,
-    batch_size: int = 5000,
+    batch_size: int | None = None,
     progressbar: bool = True,
 ) -> "DataTree":
     """Compute the log likelihood of each row of a table, and write the values to a zarr store.
@@ -47,8 +50,8 @@ def log_likelihood_to_zarr(
         Names of the observed variables; by default all that read a table.
     model : pymc.Model, optional
         The model; by default the model of the open context.
-    batch_size : int
-        Number of rows that are evaluated at a time. A batch takes eight bytes per row, draw and variable in memory.
+    batch_size : int, optional
+        Number of rows that are evaluated at a time, by default 20 million divided by the number of draws. A batch takes eight bytes per row, draw and variable in memory.
     progressbar : bool
         Whether the number of rows is shown in a terminal.
 
@@ -79,6 +82,8 @@ def log_likelihood_to_zarr(
         raise ImportError("log_likelihood_to_zarr needs zarr: pip install zarr")
     density = _DensityOfRows(model, var_names, idata)
     shown = progress_line("0 rows evaluated") if progressbar else nullcontext(lambda _: None)
+    sizes = idata["posterior"].sizes
+    batch_size = batch_size or max(1, BATCH // (sizes["chain"] * sizes["draw"]))
     batches = closing(density.table.batches(batch_size))
     n_rows = 0
     with _new_store(path, batch_size) as write, shown as show, batches as frames:

@@ -7,6 +7,7 @@ import pytest
 from arviz_base import from_dict
 
 import pymc_fastlogp
+from pymc_fastlogp.sampling import row_log_likelihood
 from tests.tables.conftest import SOURCES
 
 pytest.importorskip("zarr")
@@ -62,6 +63,19 @@ def test_each_row_has_its_log_likelihood(engine, relation, files, draws, expecte
         assert of_rows.dims == ("chain", "draw", "row")
         np.testing.assert_allclose(of_rows.to_numpy()[..., order], values, rtol=1e-13)
     np.testing.assert_array_equal(table["noise"].get_value(), first)
+
+
+def test_batches_have_as_many_values_for_any_number_of_draws(
+    relation, draws, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(row_log_likelihood, "BATCH", 40 * 6)
+    model = build(pymc_fastlogp.table(relation.limit(100)))
+    found = pymc_fastlogp.log_likelihood_to_zarr(
+        draws, tmp_path / "y.zarr", model=model, progressbar=False
+    )
+    values = found["log_likelihood"]["noise"]
+    assert values.sizes == {"chain": 2, "draw": 3, "row": 100}
+    assert values.encoding["chunks"] == (2, 3, 40)
 
 
 def test_several_values_per_row(relation, draws, tmp_path):
