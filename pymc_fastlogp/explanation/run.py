@@ -14,7 +14,6 @@ from pymc_fastlogp.decisions import Decision
 from pymc_fastlogp.explanation.result import WRITTEN, Explanation, Outcome
 from pymc_fastlogp.explanation.similar_lines import natural_order
 from pymc_fastlogp.explanation.terms import rewrite_terms
-from pymc_fastlogp.models.array_rows import Merged, with_distinct_rows
 from pymc_fastlogp.models.compile_lock import compiling
 from pymc_fastlogp.models.freeze import can_be_frozen, frozen_copy
 from pymc_fastlogp.models.table_rows import RowsRead, TableRows, without_tables
@@ -25,6 +24,7 @@ from pymc_fastlogp.tables.progress import progress_shown
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_fastlogp.models.array_rows import Merged
     from pymc_fastlogp.reparametrization.model_with_sites import ModelEffects
 
 FEW_ENTRIES = f"too small to gain: {OVERHEAD} entries or fewer"
@@ -86,6 +86,9 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
+    # PyMC is imported with it.
+    from pymc_fastlogp.models.array_rows import with_distinct_rows
+
     with progress_shown(True):
         reduced, tables = without_tables(model_with_variables("explain", model), RowsRead.SAMPLE)
     is_frozen = freeze_model and can_be_frozen(reduced)
@@ -100,7 +103,7 @@ def explain(
 def _explained(
     model: "pm.Model",
     tables: Mapping[str, TableRows],
-    merged: Mapping[str, Merged],
+    merged: Mapping[str, "Merged"],
     *,
     is_frozen: bool,
     verbose: bool,
@@ -248,7 +251,7 @@ def _outcomes(
     return sorted(outcomes, key=lambda outcome: not outcome.fired)
 
 
-def _of_all_rows(rows: list[Outcome], merged: Merged | None) -> list[Outcome]:
+def _of_all_rows(rows: list[Outcome], merged: "Merged | None") -> list[Outcome]:
     """Return the outcomes of a likelihood whose equal rows were merged before the rewrites, with the rows before that."""
     if merged is None:
         return rows
