@@ -116,8 +116,8 @@ def table(names: list[str], results: dict[str, Any]) -> Table:
 def page_tables(results: dict[str, Any]) -> str:
     """Return the tables of the page: one row per rule, one row per pass."""
     rules = [
-        "| rule | fires on | real models that gain 1.1 | largest gains | compile | lines | obsolete once |",
-        "|---|---:|---:|---|---:|---:|---|",
+        "| rule | fires on | real models that gain 1.1 | largest gains | compile | lines |",
+        "|---|---:|---:|---|---:|---:|",
         *(_rule_row(name, results) for name in RULE_NAMES),
     ]
     passes = [
@@ -125,23 +125,37 @@ def page_tables(results: dict[str, Any]) -> str:
         "|---|---:|---|---:|",
         *(_pass_row(name, results) for name in PASS_NAMES),
     ]
-    return "\n".join(
-        ["## Rules", "", *rules, "", "## Passes", "", *passes, "", measured_on(results)]
-    )
+    obsolete = [
+        "| rule | change in PyTensor or PyMC |",
+        "|---|---|",
+        *dict.fromkeys(_row(_name(rule.name), rule.until) for rule in RULES if rule.until),
+    ]
+    sections = {"Rules": rules, "Rules that become obsolete": obsolete, "Passes": passes}
+    parts = ["\n".join([f"## {title}", "", *rows, ""]) for title, rows in sections.items()]
+    return "\n".join([*parts, measured_on(results)])
 
 
 def _rule_row(name: str, results: dict[str, Any]) -> str:
     value = Value.of(name, results)
     real = sum(g >= 1.1 and m.startswith(REAL) for m, g in value.gains.items())
-    until = next((r.until for r in RULES if r.name == name), "")
-    cells = (f"`{name}`", value.fires, f"{real} of {len(value.gains)}", value.shown_gains(most=3))
-    return _row(*cells, _ratio(value), lines_of(name), until)
+    gaining = f"{real} of {len(value.gains)}"
+    gains = _gains(value, most=3)
+    return _row(_name(name), value.fires, gaining, gains, _ratio(value), lines_of(name))
+
+
+def _name(rule: str) -> str:
+    return f"`{rule.removeprefix('fastlogp_')}`"
 
 
 def _pass_row(name: str, results: dict[str, Any]) -> str:
     value = Value.of(name, results)
     changed = f"{len(value.gains)} of {value.tried}"
-    return _row(f"`{name}`", changed, value.shown_gains(most=4), _ratio(value))
+    return _row(f"`{name}`", changed, _gains(value, most=4), _ratio(value))
+
+
+def _gains(value: Value, most: int) -> str:
+    """Return the largest ratios as a cell, in which lines may break after the name of a collection."""
+    return value.shown_gains(most).replace("/", "/<wbr>")
 
 
 def _ratio(value: Value) -> str:
