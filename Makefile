@@ -1,6 +1,6 @@
 # make demo       sample real models with the plugin off and on, compare, save a plot: 1 minute
 # make check      lint, types and some fast tests: under 2 minutes
-# make test       lint, types and a part of the test suite (what CI runs): 12 to 15 minutes on two cores
+# make test       lint, types and a part of the test suite (what CI runs): 12 minutes on two cores
 # make test-install  the wheel in fresh environments, which run the README and the pages, and Bambi and other libraries
 #                 (PYTHON=/path/to/python3.12 for their Python): 20 minutes
 # make test-all   the whole suite: fuzzing, the model suite, every case study: hours
