@@ -86,7 +86,7 @@ def explain(
     >>> [(row.rows_before, row.rows_after) for row in pymc_fastlogp.explain(model)["y"]]
     [(1000, 1)]
     """
-    # PyMC is imported with it.
+    # This module imports PyMC, which the import of the package does not.
     from pymc_fastlogp.models.array_rows import with_distinct_rows
 
     with progress_shown(True):
