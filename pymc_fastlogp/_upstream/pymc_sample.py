@@ -3,15 +3,13 @@
 If an import of this file fails, ``pm.sample`` samples, and the other parts of the package work.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymc as pm
 from pymc.backends.arviz import (
-    dict_to_dataset,
     find_constants,
     find_observations,
     make_attrs,
@@ -27,13 +25,11 @@ from pymc.sampling.parallel import (
 from pymc.step_methods import NUTS
 from pytensor import function
 
-if TYPE_CHECKING:
-    from xarray import DataTree
-
 __all__ = [
     "NutpieProgressBarManager",
+    "attrs_of_pymc",
     "cpu_count",
-    "data_groups",
+    "data_of_groups",
     "in_marimo_notebook",
     "initialize_multiprocessing_context",
     "make_attrs",
@@ -43,31 +39,13 @@ __all__ = [
 ]
 
 
-def data_groups(model: pm.Model, coords: Mapping[str, Any]) -> dict[str, "DataTree"]:
-    """Return the data groups that PyMC adds to nutpie's draws, without PyMC's function, which imports nutpie.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    coords : mapping of str to ndarray
-        Coordinates by dimension. PyMC's own conversion turns tuples into a matrix.
-    """
-    from xarray import DataTree
-
-    dims = {name: list(x) for name, x in model.named_vars_to_dims.items()}
-    groups = {"constant_data": find_constants(model), "observed_data": find_observations(model)}
-    # arviz_base copies all coordinates for each variable.
-    used = {dim for data in groups.values() for name in data for dim in dims.get(name, ())}
-    options = {"coords": {dim: x for dim, x in coords.items() if dim in used}, "dims": dims}
-    return {
-        name: DataTree(dict_to_dataset(data, attrs=_attrs_of_pymc(), sample_dims=[], **options))
-        for name, data in groups.items()
-    }
+def data_of_groups(model: pm.Model) -> dict[str, dict[str, Any]]:
+    """Return the variables of the data groups that PyMC adds to nutpie's draws, without PyMC's function, which imports nutpie."""
+    return {"constant_data": find_constants(model), "observed_data": find_observations(model)}
 
 
 @cache
-def _attrs_of_pymc() -> dict[str, str]:
+def attrs_of_pymc() -> dict[str, str]:
     """Return the attributes of ``inference_library=pymc``, for which ``arviz_base`` reads a file each time."""
     return {"inference_library": "pymc", "inference_library_version": version("pymc")}
 

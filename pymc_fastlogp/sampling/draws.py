@@ -8,6 +8,7 @@ import json
 import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,7 @@ def datatree(
     save_warmup, store_unconstrained : bool
         Whether the result has tuning draws and unconstrained draws.
     """
+    from arviz_base import rcParams
     from xarray import DataTree
 
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
@@ -74,40 +76,66 @@ def datatree(
         "inference_library_settings": json.dumps(trace.settings),
     }
     dims |= dims_of_stats
-    return DataTree.from_dict(
+    samples = rcParams["data.sample_dims"]
+    tree = DataTree()
+    _add_groups(
+        tree,
         {
-            name: _dataset(arrays, dims, model.coords, attrs if name == "sample_stats" else {})
-            for name, arrays in (groups | unconstrained).items()
-        }
+            name: _dataset(x, dims, model.coords, attrs if name == "sample_stats" else {}, samples)
+            for name, x in (groups | unconstrained).items()
+        },
     )
+    return tree
 
 
 def _dataset(
     arrays: Mapping[str, np.ndarray],
-    dims: Mapping[str, Sequence[str]],
+    dims: Mapping[str, Sequence[str | None]],
     coords: Mapping[str, Any],
     attrs: Mapping[str, Any],
+    sample_dims: Sequence[str],
 ) -> "Dataset":
-    """Return a group as ``arviz_base.from_dict`` makes it, which copies all coordinates for each variable."""
+    """Return a group as ``arviz_base.dict_to_dataset`` makes it, which copies all coordinates for each variable."""
     import pandas as pd
-    from arviz_base import make_attrs, rcParams
+    from arviz_base import dict_to_dataset, make_attrs, rcParams
     from xarray import Dataset
 
-    samples, origin = rcParams["data.sample_dims"], rcParams["data.index_origin"]
     variables: dict[str, tuple[list[str], np.ndarray]] = {}
     lengths: dict[str, int] = {}
     for name, x in arrays.items():
-        names = [*(dim for dim in samples if dim not in dims[name]), *dims[name]]
-        names += [f"{name}_dim_{k}" for k in range(x.ndim - len(names))]
+        names = _dim_names(name, x.ndim, dims.get(name, ()), sample_dims)
         variables[name] = (names, x)
-        lengths |= dict(zip(names, x.shape, strict=True))
+        for dim, n in zip(names, x.shape, strict=True):
+            if lengths.setdefault(dim, n) != n:  # variables that ArviZ aligns
+                options = {"coords": coords, "dims": dims, "sample_dims": sample_dims}
+                return dict_to_dataset(arrays, attrs=attrs, **options)
+    origin = rcParams["data.index_origin"]
     indices = {
-        dim: pd.Index(coords[dim]) if dim in coords else np.arange(origin, origin + n)
+        dim: pd.Index(coords[dim], tupleize_cols=False)
+        if dim in coords
+        else np.arange(origin, origin + n)
         for dim, n in lengths.items()
     }
     # nutpie has statistics that are called chain and draw.
     others = {name: x for name, x in variables.items() if name not in indices}
-    return Dataset(others, indices, make_attrs(attrs, sample_dims=samples))
+    return Dataset(others, indices, make_attrs(attrs, sample_dims=sample_dims))
+
+
+def _dim_names(
+    name: str, ndim: int, dims: Sequence[str | None], sample_dims: Sequence[str]
+) -> list[str]:
+    """Return the dimensions of a variable; unnamed ones are numbered."""
+    given = [*(dim for dim in sample_dims if dim not in dims), *dims]
+    given += [None] * (ndim - len(given))
+    numbers = count()
+    return [f"{name}_dim_{next(numbers)}" if dim is None else dim for dim in given]
+
+
+def _add_groups(tree: "DataTree", groups: Mapping[str, "Dataset"]) -> None:
+    """Add groups to a tree. ``tree[name] = group`` and ``DataTree.from_dict`` copy each group several times."""
+    from xarray import DataTree
+
+    tree.children = {**tree.children, **{name: DataTree(x) for name, x in groups.items()}}
 
 
 def _parts(batches: Sequence[Any], stats: Sequence[Any], prefix: str) -> list[Any]:
@@ -249,10 +277,14 @@ def add_data(idata: "DataTree", model: "pm.Model", sampling_time: float) -> None
     sampling_time : float
         Sampling time in seconds.
     """
-    from pymc_fastlogp._upstream.pymc_sample import data_groups, make_attrs
+    from pymc_fastlogp._upstream.pymc_sample import attrs_of_pymc, data_of_groups, make_attrs
 
-    for name, dataset in data_groups(model, coords.user_arrays(model)).items():
-        idata[name] = dataset
+    user_coords, dims = coords.user_arrays(model), model.named_vars_to_dims
+    data = {
+        name: _dataset(arrays, dims, user_coords, attrs_of_pymc(), ())
+        for name, arrays in data_of_groups(model).items()
+    }
+    _add_groups(idata, data)
     of_stats = idata.sample_stats.attrs
     attrs = {
         "inference_library": "nutpie",

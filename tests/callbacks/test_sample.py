@@ -334,6 +334,27 @@ def test_a_tuple_is_one_entry_of_a_coordinate(values):
     assert idata.posterior["a"].dims == ("chain", "draw", "g")
 
 
+def with_data_of_two_lengths():
+    """A model in which unused data have another length than their dimension, and data without named dimensions."""
+    with pm.Model() as model:
+        seen = pm.Data("seen", np.zeros(3), dims="row")
+        pm.Data("unused", np.zeros(3), dims="row")
+        pm.Data("matrix", np.zeros((2, 2)))
+        pm.Normal("y", pm.Normal("x") + seen, observed=np.zeros(3), dims="row")
+    model["unused"].set_value(np.ones(2))
+    return model
+
+
+def test_data_groups_are_those_of_pymc():
+    found = pymc_fastlogp.sample(model=with_data_of_two_lengths(), **OPTIONS)
+    expected = by_own_sampler(with_data_of_two_lengths())
+    for group in ("constant_data", "observed_data"):
+        here, there = found[group].to_dataset(), expected[group].to_dataset()
+        xr.testing.assert_identical(here.drop_attrs(), there.drop_attrs())
+        assert here.attrs.keys() == there.attrs.keys()
+    assert np.isnan(found.constant_data["unused"][-1])
+
+
 @pytest.fixture
 def with_slash():
     """A model with a Deterministic of a dimension whose name has a slash."""
