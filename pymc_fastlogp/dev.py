@@ -67,7 +67,7 @@ def local_{name}(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | N
 '''
 
 PATTERN = """
-# BEFORE -> AFTER: replace this by the identity and the reason why value and gradient stay equal.
+# BEFORE -> AFTER: replace this by the identity and the reason why value and gradient stay equal. Add the identity to the docstring of the module, too.
 {name} = Identity(((pt.ceil, (pt.floor, REAL)), (pt.floor, "x")))
 """
 
@@ -93,7 +93,7 @@ REFUSES = {{"another operand": pt.ceil(pt.floor(x) + y)}}
 @pytest.mark.parametrize("name", FIRES)
 def test_is_rewritten(name):
     before, after = FIRES[name]
-    assert_rewritten(before, after)
+    assert_rewritten(before, after, rule="fastlogp_{name}")
     assert_same_value_and_gradient(before, VALUES, rtol=1e-14)
 
 

@@ -1,4 +1,4 @@
-r"""Change of variables for the scale of effects, which may be near zero: like the logarithm, without its exponential tail.
+r"""Change of variables for the scale of effects of groups, which may be near zero: like the logarithm, without its exponential tail.
 
 If the data are compatible with equal effects, the density of their scale is nearly constant from zero up to some value. The density of ``v = log(x)`` then
 falls as ``exp(v)`` to the left, an exponential tail in which Hamiltonian samplers mix slowly. The right side falls at least as fast as a Gaussian. Instead,
@@ -76,7 +76,10 @@ scale_transform = ScaleTransform()
 
 
 def scales_in(factors: Sequence[Variable]) -> list[Variable]:
-    """Return the free variables on which factors of effects depend and whose priors are in ``PRIORS``."""
+    """Return the free variables in ``PRIORS`` with a log transform, on which the factors of effects depend.
+
+    The factor of an effect multiplies the standardized effect, such as the standard deviation of a group effect.
+    """
     return [x for x in dict.fromkeys(ancestors(factors)) if _is_scale(x)]
 
 

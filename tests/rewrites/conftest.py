@@ -137,8 +137,11 @@ def inputs_of(out, values):
     return {x: value for x, value in values.items() if x in used}
 
 
-def assert_rewritten(before, after):
-    """Assert that a graph is rewritten into another graph, and that no rewrite, of the plugin or of PyTensor, changes the result."""
+def assert_rewritten(before, after, rule=None):
+    """Assert that a graph is rewritten into another graph, and that no rewrite, of the plugin or of PyTensor, changes the result.
+
+    With the name of a rule, also assert that the other rules do not rewrite the graph in the same way.
+    """
     found, expected = pregrad(before, on=True), pregrad(after, on=False)
     upstreams = pregrad(before, on=False)
     is_canonical = (
@@ -148,6 +151,9 @@ def assert_rewritten(before, after):
         f"{is_canonical}\n{listed(expected=expected, found=found)}"
     )
     assert sketch(found) != sketch(upstreams), "PyTensor rewrites the graph so without any rule."
+    if rule is not None:
+        without = pregrad(before, on=True, exclude=(rule,))
+        assert sketch(found) != sketch(without), f"Other rules rewrite the graph so without {rule}."
     again = pregrad(found, on=True)
     is_changed = (
         "The result is rewritten again. A rule returns a graph as PyTensor's canonicalize leaves it: constants have the dtype of "

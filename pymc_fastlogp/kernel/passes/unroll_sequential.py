@@ -27,7 +27,7 @@ LARGEST = 16
 
 
 def unroll_in_sequential_loops(program: Program) -> Program:
-    """Unroll the small loops of sequential loops."""
+    """Unroll the small inner loops of sequential loops, unless the order of their iterations matters."""
     steps = (
         step if isinstance(step, Loop) else replace(step, steps=_unrolled_steps(step.steps))
         for step in program.steps

@@ -46,7 +46,8 @@ class CellFactor(NamedTuple):
     """Triangular factors of the rows of each cell, for ``n`` cells and ``k`` covariates.
 
     At the parameters ``h`` the sum of squares of a cell is
-    ``sum((pivot * ((triangle + low) @ (h - center)) + offset) ** 2) + rest ** 2``. ``pivot`` and ``low`` belong to the first row.
+    ``sum((triangle @ (h - center) + offset) ** 2) + rest ** 2``. In the first row, ``low`` is added to the triangle, and ``pivot``
+    multiplies the product.
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
 """Rounding and range of the float dtype in which squares are summed.
 
-The factorization uses double precision. Centers and shares are rounded before dependent numbers are computed, so they
-are exact in the dtype of the sum.
+The factorization of :mod:`~pymc_fastlogp.rewrites.gaussian.factor` uses double precision. Its centers, and the regression
+coefficients (*shares*) of :mod:`~pymc_fastlogp.rewrites.gaussian.intercept`, are rounded to the dtype before other numbers are
+computed from them. So they are exact in the dtype of the sum.
 """
 
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class FloatLimits(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """Number of bits that leaves room for an exact addition."""
+        """Number of significand bits, less the bits that are spared for the carries of a sum."""
         return int(np.finfo(self.dtype).nmant) + 1 - SPARE_BITS
 
     def rounded(self, x: np.ndarray) -> np.ndarray:
@@ -43,13 +44,13 @@ class FloatLimits(NamedTuple):
             return x.astype(self.dtype).astype("float64")
 
     def towards_zero(self, x: np.ndarray) -> np.ndarray:
-        """Return the next numbers of the dtype towards zero."""
+        """Return the next number of the dtype towards zero, for each element of ``x``."""
         return np.nextafter(x.astype(self.dtype), np.zeros(1, self.dtype)).astype("float64")
 
     def has_squares_of(self, joint: np.ndarray) -> bool:
-        """Return whether the squares of triangles and targets, shape ``(n, k + 1, k + 1)``, neither overflow nor underflow.
+        """Return whether the squares of triangles neither overflow nor underflow.
 
-        Underflow of covariates does not matter if targets do not underflow.
+        ``joint`` has the triangles of covariates and, in the last column, the target; shape ``(n, k + 1, k + 1)``. Underflow of covariates does not matter if targets do not underflow.
         """
         info = np.finfo(self.dtype)
         targets = np.abs(joint[:, :, -1]).max(axis=1)

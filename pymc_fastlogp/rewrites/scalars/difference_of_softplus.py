@@ -1,4 +1,4 @@
-r"""Rewrite the difference of two softplus functions as log odds.
+r"""Replace the difference of the softplus functions of ``x`` and ``-x`` by ``x``.
 
 .. code::
 
@@ -32,7 +32,7 @@ from pymc_fastlogp.rewrites.replacement import replacement
 
 @node_rewriter([add, sub])
 def local_difference_of_softplus(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
-    """Rewrite two softplus terms of opposite signs, of ``x`` and of ``-x``."""
+    """Rewrite ``softplus(x) - softplus(-x) -> x``."""
     if len(node.inputs) != 2:
         return None
     [out], arguments = node.outputs, []
