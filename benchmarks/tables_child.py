@@ -95,7 +95,8 @@ def slopes(rows: Any) -> pm.Model:
     with pm.Model() as model:
         mu, sigma = pm.Normal("mu", shape=2), pm.HalfNormal("sigma")
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
-        a = mu + (chol @ pm.Normal("z", shape=(2, 1000))).T
+        # Thousands of rows a place determine intercept and slope.
+        a = pm.MvNormal("a", mu, chol=chol, shape=(1000, 2))
         predictor = a[rows["place"], 0] + a[rows["place"], 1] * rows["distance"]
         pm.Normal("fare", predictor, sigma, observed=rows["fare"])
     return model
@@ -211,7 +212,7 @@ def _by_table(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) 
     if read.rows.n_rows != n_rows:
         raise ValueError(f"{read.rows.n_rows} rows were read, not {n_rows}")
     facts: dict[str, Any] = {"cells": read.rows.n_cells}
-    if read.plan.is_of_columns and (isinstance(rows, str) or hasattr(rows, "aggregate")):
+    if read.plan.is_of_columns and (isinstance(rows, str) or hasattr(rows, "fetchnumpy")):
         facts["query"] = _seconds_of_query(rows, ", ".join(read.columns))
     return Run(idata, facts)
 

@@ -100,7 +100,8 @@ class Table:
         return self.n_rows
 
     def __repr__(self) -> str:
-        rows = "" if self._n_rows is None else f", {self._n_rows} rows"
+        is_counted = all(x._n_rows is not None for x in self._with_added)
+        rows = f", {self.n_rows} rows" if is_counted else ""
         columns = "\n".join(f"  {name}: {dtype}" for name, dtype in self._schema.items())
         return f"Table in {self.engine}{rows}\n{columns}"
 

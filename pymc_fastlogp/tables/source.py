@@ -310,7 +310,7 @@ def source_of(rows: Any, key: str | None = None) -> Source:
             )
         raise TypeError(
             f"table() does not read {type(rows).__module__}.{type(rows).__qualname__}: give a path of Parquet or CSV files, or a frame of"
-            f" {', '.join(ENGINES.values())}."
+            f" {', '.join(dict.fromkeys(ENGINES.values()))}."
         )
     connection = connection_of(frame.to_native()) if engine == ENGINES["duckdb"] else None
     return Source(frame, engine, connection=connection, key=key)
@@ -342,7 +342,9 @@ def source_of_files(
         relation = getattr(connection, reader)([path for path, *_ in files] or pattern)
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
-        raise RuntimeError(f"DuckDB could not read {pattern}: {first}") from error
+        raise RuntimeError(
+            f"DuckDB could not read {pattern}: {first.rstrip('.')}; look at the files, or write them again."
+        ) from error
     with suppress(duckdb.Error):  # in Jupyter DuckDB refuses without ipywidgets
         connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files, connection, key)
