@@ -209,7 +209,7 @@ def test_refuses_other_files(tmp_path):
 
 
 def test_each_engine_is_named_once():
-    with pytest.raises(TypeError, match=r"PyArrow, Dask, Spark, ibis\.$"):
+    with pytest.raises(TypeError, match="Dask, Spark, ibis"):
         pymc_fastlogp.table({"x": [1]})
 
 
