@@ -21,7 +21,8 @@ CAST(hash(i + 23) % 60 AS DOUBLE) / 20 - 1.5 AS income,
 CAST(hash(i + 29) % 1000 AS SMALLINT) AS place,
 hash(i + 31) / 1.8446744073709552e19 AS distance,
 hash(i + 37) / 1.8446744073709552e19 AS hours,
-hash(i + 29) % 1000 / 500 + hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS fare
+hash(i + 29) % 1000 / 500 + hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS fare,
+hash(i + 29) % 1000 / 500 + (5 + hash(i + 29) % 10) / 10 * hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS toll
 """
 
 
@@ -98,7 +99,7 @@ def slopes(rows: Any) -> pm.Model:
         # Thousands of rows a place determine intercept and slope.
         a = pm.MvNormal("a", mu, chol=chol, shape=(1000, 2))
         predictor = a[rows["place"], 0] + a[rows["place"], 1] * rows["distance"]
-        pm.Normal("fare", predictor, sigma, observed=rows["fare"])
+        pm.Normal("toll", predictor, sigma, observed=rows["toll"])
     return model
 
 
@@ -113,7 +114,7 @@ READ = {
     "student_t": "income, night",
     "gaussian": "place, distance, hours, fare",
     "negative_binomial": "zone, night, tips",
-    "slopes": "place, distance, fare",
+    "slopes": "place, distance, toll",
 }
 DRAWS, TUNE, CHAINS = 1000, 500, 4
 # Frames of the file that DuckDB wrote.
