@@ -21,7 +21,8 @@ CAST(hash(i + 23) % 60 AS DOUBLE) / 20 - 1.5 AS income,
 CAST(hash(i + 29) % 1000 AS SMALLINT) AS place,
 hash(i + 31) / 1.8446744073709552e19 AS distance,
 hash(i + 37) / 1.8446744073709552e19 AS hours,
-hash(i + 29) % 1000 / 500 + hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS fare
+hash(i + 29) % 1000 / 500 + hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS fare,
+hash(i + 29) % 1000 / 500 + (5 + hash(i + 29) % 10) / 10 * hash(i + 31) / 1.8446744073709552e19 + hash(i + 41) / 1.8446744073709552e19 AS toll
 """
 
 
@@ -95,9 +96,10 @@ def slopes(rows: Any) -> pm.Model:
     with pm.Model() as model:
         mu, sigma = pm.Normal("mu", shape=2), pm.HalfNormal("sigma")
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
-        a = mu + (chol @ pm.Normal("z", shape=(2, 1000))).T
+        # Thousands of rows a place determine intercept and slope.
+        a = pm.MvNormal("a", mu, chol=chol, shape=(1000, 2))
         predictor = a[rows["place"], 0] + a[rows["place"], 1] * rows["distance"]
-        pm.Normal("fare", predictor, sigma, observed=rows["fare"])
+        pm.Normal("toll", predictor, sigma, observed=rows["toll"])
     return model
 
 
@@ -112,7 +114,7 @@ READ = {
     "student_t": "income, night",
     "gaussian": "place, distance, hours, fare",
     "negative_binomial": "zone, night, tips",
-    "slopes": "place, distance, fare",
+    "slopes": "place, distance, toll",
 }
 DRAWS, TUNE, CHAINS = 1000, 500, 4
 # Frames of the file that DuckDB wrote.
@@ -211,7 +213,7 @@ def _by_table(rows: Any, model: str, n_rows: int, threads: int, stages: Stages) 
     if read.rows.n_rows != n_rows:
         raise ValueError(f"{read.rows.n_rows} rows were read, not {n_rows}")
     facts: dict[str, Any] = {"cells": read.rows.n_cells}
-    if read.plan.is_of_columns and (isinstance(rows, str) or hasattr(rows, "aggregate")):
+    if read.plan.is_of_columns and (isinstance(rows, str) or hasattr(rows, "fetchnumpy")):
         facts["query"] = _seconds_of_query(rows, ", ".join(read.columns))
     return Run(idata, facts)
 

@@ -74,7 +74,8 @@ class TableRows(NamedTuple):
             n_rows, n_cells, estimated = str(n_sample), str(outlook.n_cells), ""
         else:
             n_rows, n_cells = str(outlook.n_rows or "all"), f"about {outlook.n_cells}"
-            estimated = f"; estimated from {n_sample} rows"
+            first = "" if outlook.n_first is None else f" of the first {outlook.n_first}"
+            estimated = f"; estimated from {n_sample}{first} rows"
         return f"{n_rows} rows of a table are to be read as {self._reduced(n_cells)}{estimated}"
 
     def _reduced(self, n_cells: str) -> str:

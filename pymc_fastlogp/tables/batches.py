@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,36 @@ def frames_of_duckdb(relation: Any, connection: Any) -> Iterator[Any]:
     with interruptible(lambda: relation.to_arrow_reader(BATCH), connection) as reader:
         while (batch := interruptible(partial(next, reader, None), connection)) is not None:
             yield pyarrow.Table.from_batches([batch])
+
+
+def can_thin(frame: Any) -> bool:
+    """Return whether :func:`thinned` takes rows of a lazy narwhals frame."""
+    match str(frame.implementation):
+        case "duckdb" | "polars":
+            return True
+        case "ibis":
+            return bool(frame.to_native().get_backend().name == "duckdb")
+    return False
+
+
+def thinned(frame: Any, share: float) -> Any:
+    """Return a share of the rows of a lazy narwhals frame, from all of its parts, by one pass of the engine. Equal frames have equal rows.
+
+    DuckDB takes random blocks. With a seed one thread takes these, so the rows do not depend on the number of threads.
+    """
+    import narwhals.stable.v2 as nw
+
+    native = frame.to_native()
+    match str(frame.implementation):
+        case "duckdb":
+            view = "pymc_fastlogp_rows"
+            sample = f"USING SAMPLE {100 * share:.9f} PERCENT (system, 0)"
+            rows = native.query(view, f"FROM {view} {sample}")
+        case "polars":
+            rows = native.gather_every(ceil(1 / share))
+        case _:
+            rows = native.sample(share, method="block", seed=0)
+    return nw.from_native(rows)
 
 
 def random_partitions(frame: Any, most: int) -> Iterator[Any]:

@@ -76,6 +76,8 @@ class Table:
         # Queries whose results another process has stored.
         self._found_on_disk: set[tuple[Any, ...]] = set()
         self._n_rows: int | None = None
+        # Samples are drawn from so many first rows; None if they are from all parts of the table.
+        self._n_first: int | None = None
         # Whether the user was warned of a log density of the first rows.
         self.is_warned_of = False
 
@@ -98,7 +100,8 @@ class Table:
         return self.n_rows
 
     def __repr__(self) -> str:
-        rows = "" if self._n_rows is None else f", {self._n_rows} rows"
+        is_counted = all(x._n_rows is not None for x in self._with_added)
+        rows = f", {self.n_rows} rows" if is_counted else ""
         columns = "\n".join(f"  {name}: {dtype}" for name, dtype in self._schema.items())
         return f"Table in {self.engine}{rows}\n{columns}"
 
@@ -178,8 +181,9 @@ class Table:
         is_known = self._n_rows is not None or self._source.is_parquet
         n_rows = self.n_rows if is_known else None
         if isinstance(rows, Cells | Factors):
-            return Outlook(rows, n_rows, round(expected_cells(rows.counts, n_rows or inf)))
-        return Outlook(rows, n_rows, self.n_rows, self._loading(plan))
+            n_cells = round(expected_cells(rows.counts, n_rows or inf))
+            return Outlook(rows, n_rows, n_cells, self._n_first)
+        return Outlook(rows, n_rows, self.n_rows, self._n_first, self._loading(plan))
 
     def has_read(self, plan: Plan) -> bool:
         """Return whether all rows were read before for a plan, by this process or another that stored them on disk."""
@@ -288,8 +292,8 @@ class Table:
     def _n_own_rows(self) -> int:
         """Number of rows without those that were added."""
         if self._n_rows is None:
-            [n] = self._cached(("n_rows",), lambda: {"n": np.array([self._count_rows()])}).values()
-            self._n_rows = int(n[0])
+            [n] = self._cached(("n_rows",), self._count_rows)["n"]
+            self._n_rows = int(n)
         return self._n_rows
 
     def _summary(self, plan: Plan) -> Summary:
@@ -339,11 +343,8 @@ class Table:
         new._schema |= {name: self._schema[name] for name in columns}
         return new
 
-    def _count_rows(self) -> int:
-        import narwhals.stable.v2 as nw
-
-        counted = self._source.collect(self._source.frame.select(nw.len().alias("n")))
-        return int(counted["n"][0])
+    def _count_rows(self) -> dict[str, np.ndarray]:
+        return {"n": np.array([self._source.count(self._source.frame)])}
 
     def _in_order(self, expressions: Iterable[Expression]) -> tuple[Column, ...]:
         """Return the columns that expressions read, in the order of the table."""
@@ -358,18 +359,23 @@ class Table:
             arrays = self._cached(query, lambda: self._read_sample(columns))
             for n in arrays.pop("n_rows"):
                 self._note_n_rows(int(n))
+            for n in arrays.pop("n_first"):
+                self._n_first = int(n)
             self._samples[columns] = dict(zip(columns, arrays.values(), strict=True))
         return self._samples[columns]
 
     def _read_sample(self, columns: tuple[Column, ...]) -> dict[str, np.ndarray]:
-        """Return the values of a sample of rows by place, and the number of rows if known."""
+        """Return the values of a sample of rows by place, and the extent of the sample as arrays that are empty if unknown."""
         sample = read_sample(
             self._source,
             _names(columns),
             lambda rows: [self._values(x, rows) for x in columns],
         )
-        n_rows = np.array([] if sample.n_rows is None else [sample.n_rows], np.int64)
-        return {str(k): x for k, x in enumerate(sample.columns)} | {"n_rows": n_rows}
+        extent = {
+            name: np.array([] if n is None else [n], np.int64)
+            for name, n in sample.extent._asdict().items()
+        }
+        return {str(k): x for k, x in enumerate(sample.columns)} | extent
 
     def _read(self, plan: Plan) -> Summary:
         """Return the summary of the rows without those that were added, from their engine."""

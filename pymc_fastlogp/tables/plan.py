@@ -110,6 +110,8 @@ class Outlook:
         Number of rows of the table, if known.
     n_cells : int
         Number of cells of the table, estimated.
+    n_first : int, optional
+        The sample is drawn from so many first rows; None if it is drawn from all parts of the table.
     loading : str
         Number and bytes of rows that have to be loaded, and what to do; empty if rows are reduced.
     """
@@ -117,6 +119,7 @@ class Outlook:
     rows: Summary
     n_rows: int | None
     n_cells: int
+    n_first: int | None = None
     loading: str = ""
 
 

@@ -29,7 +29,7 @@ from pymc_fastlogp.tables.source import Source
 
 PREFIX = "pymc_fastlogp.table."
 # Number of the format of files, and of the arithmetic of summaries: files with another number are not found.
-FORMAT = 2
+FORMAT = 3
 # Bytes of all results.
 LIMIT = 512 * 2**20
 # Larger results are not stored: a few of them would evict all others.

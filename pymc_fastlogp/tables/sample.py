@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_fastlogp.tables.progress import reading
-from pymc_fastlogp.tables.source import Source
+from pymc_fastlogp.tables.source import Extent, Source
 
 # Rows of the sample.
 N_SAMPLE = 100_000
-# Rows that the sample is drawn from, at most.
+# Rows that are read for the sample, about.
 N_SCANNED = 2_000_000
 
 
@@ -22,12 +22,12 @@ class Sample(NamedTuple):
     ----------
     columns : list of ndarray
         Values of each column.
-    n_rows : int, optional
-        Number of rows of the source, if known.
+    extent : Extent
+        Rows that the sample is drawn from.
     """
 
     columns: list[np.ndarray]
-    n_rows: int | None
+    extent: Extent
 
 
 def read_sample(
@@ -50,20 +50,17 @@ def read_sample(
         If there are no rows.
     """
     sample, found = RandomSample(N_SAMPLE), list[Sequence[np.ndarray]]()
-    with (
-        reading(f"{source.engine} reads a sample of {', '.join(names)}", source.percent),
-        closing(source.spread_batches(names, N_SCANNED)) as batches,
-    ):
-        for batch in batches:
-            found.append(values(batch[sample.candidates(len(batch))]))
+    with reading(f"{source.engine} reads a sample of {', '.join(names)}", source.percent):
+        extent = source.extent(N_SCANNED)
+        with closing(source.spread_batches(names, extent, N_SCANNED)) as batches:
+            for batch in batches:
+                found.append(values(batch[sample.candidates(len(batch))]))
     if not sample.n_seen:
         raise ValueError("the table has no rows: look at its filters.")
+    if extent == Extent() and sample.n_seen < N_SCANNED:
+        extent = Extent(sample.n_seen)
     places = sample.places()
-    is_all = sample.n_seen < N_SCANNED
-    return Sample(
-        [np.concatenate(x)[places] for x in zip(*found, strict=True)],
-        source.n_rows or (sample.n_seen if is_all else None),
-    )
+    return Sample([np.concatenate(x)[places] for x in zip(*found, strict=True)], extent)
 
 
 class RandomSample:

@@ -6,18 +6,20 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_fastlogp._upstream.duckdb import connection_of
 from pymc_fastlogp.tables.batches import (
     batches_of,
+    can_thin,
     frames_of,
     frames_of_duckdb,
     interruptible,
     is_lazy,
     random_partitions,
+    thinned,
 )
 
 INSTALL = "pip install narwhals duckdb pyarrow"
@@ -44,6 +46,23 @@ COMPRESSED = {".gz", ".zst"}
 PLACE = {"filename", "file_row_number"}
 # Blocks of rows that are read of large Parquet files.
 N_BLOCKS = 32
+# Rows that an engine evaluates for a sample, at most: DuckDB and Polars take a few seconds for a query without joins.
+N_PASS = 50_000_000
+
+
+class Extent(NamedTuple):
+    """Rows that a sample is drawn from.
+
+    Attributes
+    ----------
+    n_rows : int, optional
+        Number of rows of the source, if known.
+    n_first : int, optional
+        The sample is drawn from so many first rows; None if it is drawn from all parts of the source.
+    """
+
+    n_rows: int | None = None
+    n_first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -121,26 +140,49 @@ class Source:
         with self._errors(frame):
             return interruptible(frame.collect, self.connection)
 
+    def count(self, frame: Any) -> int:
+        """Return the number of rows of a frame of this source."""
+        import narwhals.stable.v2 as nw
+
+        return int(self.collect(frame.select(nw.len().alias("n")))["n"][0])
+
     def batches(self, columns: Sequence[str]) -> Generator[Any]:
         """Yield all rows as narwhals DataFrames of at most :data:`~pymc_fastlogp.tables.batches.BATCH` rows, in any order."""
         frame = self.frame.select(columns)
         with self._errors(frame):
             yield from batches_of(frames_of(frame, self.connection))
 
-    def spread_batches(self, columns: Sequence[str], most: int) -> Generator[Any]:
-        """Yield ``most`` rows, or all if there are fewer, as :meth:`batches`.
+    def extent(self, most: int) -> Extent:
+        """Return the rows that :meth:`spread_batches` of ``most`` rows are drawn from.
 
-        The rows are from all over the table if rows can be found by their place: in a frame in memory, among partitions of Dask, and in Parquet files
-        that DuckDB reads. Of other engines they are the first rows.
+        An engine that neither has its rows in memory nor knows their places counts the first :data:`N_PASS` rows.
+        """
+        if not is_lazy(self.frame):
+            return Extent(len(self.frame))
+        if self._has_partitions:
+            return Extent()
+        if self._blocks_of_files(most):
+            return Extent(sum(self.rows_of_files()))
+        n_pass = N_PASS if can_thin(self.frame) else most
+        n = self.count(self.frame.head(n_pass))
+        return Extent(n) if n < n_pass else Extent(n_first=n_pass)
+
+    def spread_batches(self, columns: Sequence[str], extent: Extent, most: int) -> Generator[Any]:
+        """Yield about ``most`` rows of an extent, or all if there are fewer, as :meth:`batches`. Equal sources yield equal rows.
+
+        - A frame in memory, and Polars, take every k-th row.
+        - Dask reads random partitions.
+        - DuckDB reads blocks of Parquet files, and random blocks of other rows, for which it evaluates all rows of the extent.
+        - Other engines read the first rows.
         """
         frame = self.frame.select(columns)
         with self._errors(frame):
-            yield from batches_of(self._spread_frames(frame, most))
+            yield from batches_of(self._spread_frames(frame, extent, most))
 
-    def _spread_frames(self, frame: Any, most: int) -> Iterator[Any]:
+    def _spread_frames(self, frame: Any, extent: Extent, most: int) -> Iterator[Any]:
         if not is_lazy(frame):
             yield frame.gather_every(-(-len(frame) // most) or 1).to_native()
-        elif str(frame.implementation) == "dask":
+        elif self._has_partitions:
             yield from random_partitions(frame.to_native(), most)
         elif places := self._blocks_of_files(most):
             rows = self.frame.to_native()
@@ -148,7 +190,15 @@ class Source:
                 block = rows.filter(place).select(*(f'"{x}"' for x in frame.columns))
                 yield from frames_of_duckdb(block, self.connection)
         else:
-            yield from frames_of(frame.head(most), self.connection)
+            rows = frame if extent.n_first is None else frame.head(extent.n_first)
+            n_rows = extent.n_first or extent.n_rows or 0
+            if n_rows > most:
+                rows = thinned(rows, most / n_rows)
+            yield from frames_of(rows, self.connection)
+
+    @property
+    def _has_partitions(self) -> bool:
+        return str(self.frame.implementation) == "dask"
 
     def _blocks_of_files(self, most: int) -> list[str]:
         """Return a condition for each Parquet file, for evenly spaced blocks of ``most`` rows in all; none for other sources, and for files with fewer rows.
@@ -260,7 +310,7 @@ def source_of(rows: Any, key: str | None = None) -> Source:
             )
         raise TypeError(
             f"table() does not read {type(rows).__module__}.{type(rows).__qualname__}: give a path of Parquet or CSV files, or a frame of"
-            f" {', '.join(ENGINES.values())}."
+            f" {', '.join(dict.fromkeys(ENGINES.values()))}."
         )
     connection = connection_of(frame.to_native()) if engine == ENGINES["duckdb"] else None
     return Source(frame, engine, connection=connection, key=key)
@@ -292,7 +342,9 @@ def source_of_files(
         relation = getattr(connection, reader)([path for path, *_ in files] or pattern)
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
-        raise RuntimeError(f"DuckDB could not read {pattern}: {first}") from error
+        raise RuntimeError(
+            f"DuckDB could not read {pattern}: {first.rstrip('.')}; look at the files, or write them again."
+        ) from error
     with suppress(duckdb.Error):  # in Jupyter DuckDB refuses without ipywidgets
         connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     return Source(nw.from_native(relation), ENGINES["duckdb"], pattern, files, connection, key)

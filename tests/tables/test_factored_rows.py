@@ -378,6 +378,7 @@ def test_refuses_more_cells_than_fit_into_memory(monkeypatch):
     monkeypatch.setattr("pymc_fastlogp.tables.batches.BATCH", 50_000)
     # The sample sees few keys.
     monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 100_000)
+    monkeypatch.setattr("pymc_fastlogp.tables.source.N_PASS", 100_000)
     frame = duckdb.sql(
         "SELECT CASE WHEN i < 100000 THEN i % 10 ELSE i END AS key, hash(i) / 1e19 AS x FROM range(300000) r(i)"
     )

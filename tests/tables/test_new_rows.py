@@ -149,6 +149,14 @@ def test_added_rows_give_the_density_of_all_rows(is_read_before, relation):
     assert_equal_densities(reduced, build(whole(first.df(), second.df(), NEW)))
 
 
+def test_the_representation_counts_added_rows(relation):
+    table = pymc_fastlogp.table(relation.limit(300))
+    table.update(relation.limit(50))
+    assert repr(table).startswith("Table in DuckDB\n")
+    assert table.n_rows == 350
+    assert repr(table).startswith("Table in DuckDB, 350 rows\n")
+
+
 def test_added_rows_are_merged_as_if_read_at_once(relation):
     columns = relation.select("zone, size, income, tips")
     grown, whole = (

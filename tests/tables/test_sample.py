@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_fastlogp
@@ -11,8 +12,8 @@ from pymc_fastlogp.tables.columns import column_of
 from pymc_fastlogp.tables.expressions import expression_of_column
 from pymc_fastlogp.tables.plan import Way, expected_cells
 from pymc_fastlogp.tables.sample import RandomSample
-from pymc_fastlogp.tables.source import source_of
-from tests.tables.conftest import SOURCES, QuadraticIn
+from pymc_fastlogp.tables.source import Extent, source_of
+from tests.tables.conftest import SOURCES, N, QuadraticIn
 
 pytestmark = pytest.mark.usefixtures("engines")
 
@@ -101,28 +102,53 @@ def test_a_sorted_table_is_read_as_any_other(source_name, sorted_source, monkeyp
         np.testing.assert_array_equal(again[name], values)
 
 
-@pytest.mark.parametrize("source_name", ["parquet", "pandas", "polars", "pyarrow", "dask"])
+@pytest.mark.parametrize("source_name", [x for x in SOURCES if x != "spark"])
 def test_few_rows_of_a_large_sorted_table_are_from_all_parts(
     source_name, sorted_source, monkeypatch
 ):
     if source_name == "dask":
         sorted_source = sorted_source.repartition(npartitions=24)
     monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
-    sample = sample_of(pymc_fastlogp.table(sorted_source), "y", "age")
-    n_rows = len(sample["y"])
-    assert n_rows == 20_000
+    table = pymc_fastlogp.table(sorted_source)
+    sample = sample_of(table, "y", "age")
+    # DuckDB takes blocks of 2048 rows.
+    assert len(sample["y"]) == pytest.approx(20_000, abs=4 * np.sqrt(2048 * 20_000))
     assert 0.1 < (sample["y"] == 0).mean() < 0.5
     assert np.ptp(sample["age"]) > 60
+    assert table._n_first is None
+    if source_name != "dask":
+        assert table._n_rows == N
+    again = sample_of(pymc_fastlogp.table(sorted_source), "y", "age")
+    for name, values in sample.items():
+        np.testing.assert_array_equal(again[name], values)
 
 
-@pytest.mark.parametrize("source_name", ["duckdb", "polars_lazy", "csv"])
-def test_the_sample_of_other_large_tables_is_of_the_first_rows(
-    source_name, sorted_source, monkeypatch
+@pytest.mark.parametrize(
+    ("source_name", "n_first"), [("duckdb", 60_000), ("polars_lazy", 60_000), ("spark", 20_000)]
+)
+def test_explain_says_that_a_sample_is_of_the_first_rows(
+    source_name, n_first, sorted_source, monkeypatch
 ):
     monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
-    sample = sample_of(pymc_fastlogp.table(sorted_source), "y")
-    assert len(sample["y"]) == 20_000
-    assert (sample["y"] == 0).all()
+    monkeypatch.setattr("pymc_fastlogp.tables.source.N_PASS", 60_000)
+    table = pymc_fastlogp.table(sorted_source)
+    with pm.Model() as model:
+        pm.Poisson("age", pm.math.exp(pm.Normal("a") * table["night"]), observed=table["age"])
+    assert f" of the first {n_first} rows" in str(pymc_fastlogp.explain(model))
+    last = table._source.collect(table._source.frame.head(n_first))["age"].max()
+    assert last / 2 < sample_of(table, "night", "age")["age"].max() <= last < 60
+
+
+def test_a_sample_of_duckdb_does_not_depend_on_threads(engines, monkeypatch):
+    monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
+    samples = []
+    for threads in (1, 4):
+        connection = pytest.importorskip("duckdb").connect()
+        connection.execute(f"SET threads = {threads}")
+        connection.execute("CREATE TABLE t AS SELECT i FROM range(500000) r(i)")
+        table = pymc_fastlogp.table(connection.sql("SELECT i FROM t WHERE i % 5 > 0"))
+        samples.append(sample_of(table, "i")["i"])
+    np.testing.assert_array_equal(*samples)
 
 
 def test_blocks_of_files_have_each_row_once(relation, tmp_path):
@@ -133,13 +159,13 @@ def test_blocks_of_files_have_each_row_once(relation, tmp_path):
         rows = relation.query("t", f"SELECT i AS i FROM range({begin}, {end}) r(i)")
         rows.write_parquet(str(folder / f"{k}.parquet"), row_group_size=2048)
     source = source_of(folder / "*.parquet")
-    batches = source.spread_batches(["i"], 3200)
+    batches = source.spread_batches(["i"], source.extent(3200), 3200)
     found = np.concatenate([x["i"].to_numpy() for x in batches])
     assert len(found) == len(np.unique(found)) == 3200
     assert found[0] == 0
     assert found[-1] == 8999
     assert np.diff(found).max() <= 9000 / 32
-    batches = source.spread_batches(["i"], 9000)
+    batches = source.spread_batches(["i"], source.extent(9000), 9000)
     assert sum(map(len, batches)) == 9000
 
 
@@ -154,15 +180,20 @@ def test_blocks_of_a_file_are_read_by_one_query(relation, tmp_path, monkeypatch)
         return frames_of_duckdb(block, connection)
 
     monkeypatch.setattr("pymc_fastlogp.tables.source.frames_of_duckdb", counted)
-    batches = source_of(tmp_path / "*.parquet").spread_batches(["zone"], 3200)
+    source = source_of(tmp_path / "*.parquet")
+    batches = source.spread_batches(["zone"], source.extent(3200), 3200)
     assert sum(map(len, batches)) == 3200
     assert len(queries) == 3
 
 
-def test_files_with_columns_of_the_names_of_places_are_read_from_their_head(relation, tmp_path):
+def test_files_with_columns_of_the_names_of_places_are_read_by_random_blocks(relation, tmp_path):
     path = tmp_path / "rides.parquet"
-    relation.query("t", "SELECT i AS file_row_number FROM range(5000) r(i)").write_parquet(
-        str(path)
-    )
-    [rows] = source_of(path).spread_batches(["file_row_number"], 1000)
-    np.testing.assert_array_equal(rows["file_row_number"].to_numpy(), np.arange(1000))
+    rows = relation.query("t", "SELECT i AS file_row_number FROM range(900000) r(i)")
+    rows.write_parquet(str(path))
+    source = source_of(path)
+    extent = source.extent(90_000)
+    assert extent == Extent(900_000)
+    batches = source.spread_batches(["file_row_number"], extent, 90_000)
+    found = np.concatenate([x["file_row_number"].to_numpy() for x in batches])
+    assert 50_000 < len(found) < 150_000
+    assert np.ptp(found) > 700_000

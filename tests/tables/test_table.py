@@ -208,9 +208,16 @@ def test_refuses_other_files(tmp_path):
         pymc_fastlogp.table(tmp_path / "rows.xlsx")
 
 
+def test_each_engine_is_named_once():
+    with pytest.raises(TypeError, match="Dask, Spark, ibis"):
+        pymc_fastlogp.table({"x": [1]})
+
+
 def test_a_corrupt_file_is_an_error(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(RuntimeError, match=r"^DuckDB could not read .*rows.parquet: "):
+    with pytest.raises(
+        RuntimeError, match=r"^DuckDB could not read .*rows.parquet: .*; look at the files"
+    ):
         pymc_fastlogp.table(tmp_path / "rows.parquet")
 
 
