@@ -1,19 +1,25 @@
-r"""Carried sums: add the terms of each step to the total that steps carry.
+r"""Carried sums: add the sums of all steps to a total after the last step.
 
 .. code-block:: text
 
+                                             s[] = 0
     repeat t n:                              repeat t n:
         s[] = 0                                  loop m:
-        loop m:                        ->            b[] += f(x[t, i0])
-            s[] += f(x[t, i0])
-        c[] = s[] + b[]
+        loop m:                        ->            s[] += f(x[t, i0])
+            s[] += f(x[t, i0])               c[] = s[] / k[] + b[]
+        c[] = s[] / k[] + b[]                b[] = c[]
         b[] = c[]
 
-The gradient with respect to a parameter of all series is such a total: the reverse recursion sums over the series in each step, and over the steps. Without the
-sum of a step, no result of a step depends on all series, so chunks of series (:mod:`pymc_fastlogp.kernel.passes.chunk`) can run all steps.
+The gradient with respect to a parameter of all series is such a total :math:`b`: the reverse recursion sums over the series in each step, and over the steps. With
+sums :math:`s_t` of the steps and a linear function :math:`\ell` that does not depend on the step,
 
-The rewrite needs that nothing else reads ``s``, ``b`` or ``c`` during the steps, nor ``s`` or ``c`` after them. This is a part of the pass
-:mod:`~pymc_fastlogp.kernel.passes.step_motion`.
+.. math::
+
+    b_n = b_0 + \sum_t \ell(s_t) = b_0 + \ell\Big(\sum_t s_t\Big).
+
+On the left, each step waits for all series. On the right, chunks of series (:mod:`pymc_fastlogp.kernel.passes.chunk`) can run all steps.
+
+The rewrite needs that nothing else reads or writes these elements during the steps, and that nothing reads ``s`` behind them. This is a part of the pass :mod:`~pymc_fastlogp.kernel.passes.step_motion`.
 """
 
 from collections import defaultdict
@@ -24,150 +30,143 @@ from typing import NamedTuple
 from pytensor import scalar as ps
 
 from pymc_fastlogp.kernel.ir.expressions import Buffer, Compute, Const, Expr, Load, Role
-from pymc_fastlogp.kernel.ir.loops import (
-    Accumulate,
-    Loop,
-    Program,
-    SequentialLoop,
-    Statement,
-    Store,
-)
-from pymc_fastlogp.kernel.ir.traversal import loaded, reads, roots, updates, walk
-
-# An element at a constant position.
-Element = tuple[Buffer, tuple[Expr, ...]]
+from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, SequentialLoop, Statement, Step, Store
+from pymc_fastlogp.kernel.ir.traversal import loaded, roots, updates, walk, writes
+from pymc_fastlogp.kernel.scalars.quotient import Quotient
 
 
-def add_to_carried_sums(program: Program) -> Program:
-    """Add to carried totals in place of sums of a step."""
-    steps = program.steps
-    changed = (
-        _changed(step, {buffer for x in steps if x is not step for buffer in reads(x)})
-        if isinstance(step, SequentialLoop)
-        else step
-        for step in steps
-    )
-    return replace(program, steps=tuple(changed))
+def carry_sums(repeat: SequentialLoop, read_elsewhere: Set[Buffer]) -> Iterator[Step]:
+    """Yield the loops that set sums to zero, the sequential loop, and the loops that add the sums to totals.
 
-
-def _changed(repeat: SequentialLoop, read_elsewhere: Set[Buffer]) -> SequentialLoop:
-    """Return a loop without sums of a step; ``read_elsewhere`` are the buffers that other steps of the program read."""
+    Parameters
+    ----------
+    repeat : SequentialLoop
+        The loop.
+    read_elsewhere : set of Buffer
+        The buffers that other steps of the program read.
+    """
     loops = [step for step in repeat.steps if isinstance(step, Loop)]
-    if len(loops) < len(repeat.steps):
-        return repeat
-    accesses = _Accesses(loops, read_elsewhere)
-    dropped: set[Statement] = set()
-    target: dict[Element, Element] = {}
+    has_steps = isinstance(repeat.length, int) and repeat.length > 0
+    accesses = _Accesses(repeat, loops, read_elsewhere)
+    totals = [x for loop in loops for carry in loop.body if (x := accesses.total_of(carry))]
+    if not totals or len(loops) < len(repeat.steps) or not has_steps:
+        yield repeat
+        return
+    before = {zero for total in totals for zero in total.zeros}
+    behind = {statement for total in totals for statement in (total.addition, total.carry)}
+    every = {statement for loop in loops for statement in loop.body}
+    yield from _with_statements(loops, before)
+    yield replace(repeat, steps=tuple(_with_statements(loops, every - before - behind)))
+    yield from _with_statements(loops, behind)
+
+
+def _with_statements(loops: list[Loop], kept: Set[Statement]) -> Iterator[Loop]:
+    """Yield loops without other statements."""
     for loop in loops:
-        for carry in loop.body:
-            if total := accesses.total_of(carry):
-                dropped |= {carry, *total.dropped}
-                target |= dict.fromkeys(total.sums, total.element)
-    if not target:
-        return repeat
-    steps = []
-    for loop in loops:
-        body = tuple(_redirected(x, target) for x in loop.body if x not in dropped)
-        steps += [replace(loop, body=body)] if body else []
-    return replace(repeat, steps=tuple(steps))
-
-
-def _redirected(statement: Statement, target: dict[Element, Element]) -> Statement:
-    if not isinstance(statement, Accumulate) or _written(statement) not in target:
-        return statement
-    buffer, index = target[_written(statement)]
-    return replace(statement, buffer=buffer, index=index)
-
-
-def _written(statement: Store | Accumulate) -> Element:
-    return statement.buffer, statement.index
+        if body := tuple(statement for statement in loop.body if statement in kept):
+            yield replace(loop, body=body)
 
 
 class _Total(NamedTuple):
-    """A carried total, the sums of a step that are added to the total, and the statements that set these sums and add them."""
+    """The statements that set the sums of a total to zero, add them to the total, and carry the result to the next step."""
 
-    element: Element
-    sums: list[Element]
-    dropped: list[Statement]
+    zeros: list[Statement]
+    addition: Statement
+    carry: Statement
 
 
 class _Accesses:
-    """Statements that read and write elements at constant positions."""
+    """Statements of a sequential loop by the elements at constant positions that they read and write."""
 
-    def __init__(self, loops: list[Loop], read_elsewhere: Set[Buffer]):
-        self.readers: defaultdict[Element, list[Statement]] = defaultdict(list)
-        self.writers: defaultdict[Element, list[Statement]] = defaultdict(list)
-        self.position: dict[Statement, int] = {}
+    def __init__(self, repeat: SequentialLoop, loops: list[Loop], read_elsewhere: Set[Buffer]):
+        self.readers: defaultdict[Load, list[Statement]] = defaultdict(list)
+        self.writers: defaultdict[Load, list[Statement]] = defaultdict(list)
+        self.changing = {repeat.counter, *writes(repeat)}
         self.read_elsewhere = read_elsewhere
+        # The number of the loop of each statement.
+        self.loop_of: dict[Statement, int] = {}
         # Buffers with an access at another position.
-        self.unknown = {buffer for x in loops if x.when is not None for buffer in loaded([x.when])}
+        self.others: set[Buffer] = set()
         for number, loop in enumerate(loops):
             for statement in loop.body:
-                self.position[statement] = number
+                self.loop_of[statement] = number
                 for part in walk(roots(statement)):
                     if isinstance(part, Load):
-                        self._add(self.readers, (part.buffer, part.index), statement)
+                        self._add(self.readers, part, statement)
             for update in updates(loop):
-                self._add(self.writers, (update.buffer, update.index), update)
+                self._add(self.writers, Load(update.buffer, update.index), update)
 
     def _add(
-        self, accesses: dict[Element, list[Statement]], element: Element, statement: Statement
+        self, accesses: dict[Load, list[Statement]], element: Load, statement: Statement
     ) -> None:
-        buffer, index = element
-        if not all(isinstance(i, Const) for i in index):
-            self.unknown.add(buffer)
         accesses[element].append(statement)
+        if not all(isinstance(i, Const) for i in element.index):
+            self.others.add(element.buffer)
 
     def total_of(self, carry: Statement) -> _Total | None:
-        """Return the total that a statement carries to the next step, None if the statement is no such carry."""
+        """Return the total whose value a statement carries to the next step, None if there is none."""
         if not isinstance(carry, Store) or not isinstance(carry.value, Load):
             return None
-        element = _written(carry)
-        [addition, *others] = self.writers[carry.value.buffer, carry.value.index] or [carry]
-        if others or not isinstance(addition, Store) or not self._is_local(_written(addition)):
+        total, result = Load(carry.buffer, carry.index), carry.value
+        if self.writers[total] != [carry] or self.readers[result] != [carry]:
             return None
-        addends = _addends(addition)
-        sums = [x for x in addends if x != element]
-        if len(sums) != len(addends) - 1 or len({*sums}) < len(sums):
+        if len(self.writers[result]) != 1 or {total.buffer, result.buffer} & self.others:
             return None
-        if not all(self._is_sum(x, element, addition) for x in sums):
+        [addition] = self.writers[result]
+        if not isinstance(addition, Store) or self.readers[total] != [addition]:
             return None
-        accesses = self.writers[element], self.readers[element], self.readers[_written(addition)]
-        if accesses != ([carry], [addition], [carry]) or element[0] in self.unknown:
+        if self.loop_of[addition] >= self.loop_of[carry]:
             return None
-        if self.position[addition] >= self.position[carry]:
+        sums = self._summed(addition.value, total)
+        if not sums or not all(self._is_sum_of_step(x, addition) for x in sums):
             return None
-        return _Total(element, sums, [addition, *(self.writers[x][0] for x in sums)])
+        return _Total([self.writers[x][0] for x in sums], addition, carry)
 
-    def _is_sum(self, element: Element, total: Element, addition: Statement) -> bool:
-        """Return whether an element is a sum of a step, set to zero at first, that only an addition reads."""
-        if not self._is_local(element) or self.readers[element] != [addition]:
+    def _summed(self, value: Expr, total: Load) -> set[Load]:
+        """Return the sums in a value that is a total plus a linear function of sums, empty if it is not."""
+        if not isinstance(value, Compute) or not isinstance(value.op, ps.Add):
+            return set()
+        if value.args.count(total) != 1 or not value.dtype.startswith("float"):
+            return set()
+        return self._union(x for x in value.args if x is not total)
+
+    def _union(self, exprs: Iterator[Expr]) -> set[Load]:
+        found = [self._linear_in(x) for x in exprs]
+        return set().union(*found) if all(found) else set()
+
+    def _linear_in(self, expr: Expr) -> set[Load]:
+        """Return elements of which an expression is a linear function, without other elements that change; empty if it is not."""
+        if isinstance(expr, Load):
+            return {expr}
+        if not isinstance(expr, Compute):
+            return set()
+        match expr.op, expr.args:
+            case ps.Neg(), [x]:
+                return self._linear_in(x)
+            case ps.Add() | ps.Sub(), args:
+                return self._union(iter(args))
+            case ps.Mul(), args:
+                factors = [x for x in args if not loaded([x]).isdisjoint(self.changing)]
+                return self._linear_in(factors[0]) if len(factors) == 1 else set()
+            case ps.TrueDiv() | Quotient(), [x, *divisors]:
+                is_constant = loaded(divisors).isdisjoint(self.changing)
+                return self._linear_in(x) if is_constant else set()
+        return set()
+
+    def _is_sum_of_step(self, element: Load, addition: Statement) -> bool:
+        """Return whether an element is set to zero, then gets sums, and then is read by an addition alone."""
+        buffer = element.buffer
+        if buffer.role is not Role.SCRATCH or buffer in self.others | self.read_elsewhere:
             return False
-        zero, *terms = self.writers[element] or [addition]
-        places = [self.position[x] for x in (zero, *terms, addition)]
+        if self.readers[element] != [addition] or len(self.writers[element]) < 2:
+            return False
+        zero, *terms = self.writers[element]
+        places = [self.loop_of[x] for x in terms]
         return (
             isinstance(zero, Store)
             and isinstance(zero.value, Const)
             and zero.value.value == 0
             and all(isinstance(x, Accumulate) and x.op == ps.add for x in terms)
-            and element[0].dtype == total[0].dtype
-            and places[0] < min(places[1:])
-            and places[-1] > max(places[:-1])
+            and self.loop_of[zero] < min(places)
+            and max(places) < self.loop_of[addition]
         )
-
-    def _is_local(self, element: Element) -> bool:
-        """Return whether only known statements of the steps read a buffer."""
-        buffer, _ = element
-        is_read = buffer in self.read_elsewhere or buffer in self.unknown
-        return buffer.role is Role.SCRATCH and not is_read
-
-
-def _addends(addition: Store) -> list[Element]:
-    """Return the elements that a statement adds, empty if it does something else, or adds integers, which may overflow."""
-    value = addition.value
-    if not isinstance(value, Compute) or not isinstance(value.op, ps.Add):
-        return []
-    loads: Iterator[Load] = (x for x in value.args if isinstance(x, Load))
-    found = [(x.buffer, x.index) for x in loads]
-    is_known = len(found) == len(value.args) and addition.buffer.dtype.startswith("float")
-    return found if is_known else []
