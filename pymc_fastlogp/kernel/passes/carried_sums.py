@@ -67,6 +67,10 @@ def _with_statements(loops: list[Loop], kept: Set[Statement]) -> Iterator[Loop]:
             yield replace(loop, body=body)
 
 
+def _is_constant(index: tuple[Expr, ...]) -> bool:
+    return all(isinstance(i, Const) for i in index)
+
+
 class _Total(NamedTuple):
     """The statements that set the sums of a total to zero, add them to the total, and carry the result to the next step."""
 
@@ -85,7 +89,8 @@ class _Accesses:
         self.read_elsewhere = read_elsewhere
         # The number of the loop of each statement.
         self.loop_of: dict[Statement, int] = {}
-        # Buffers with an access at another position.
+        # Accumulations at other positions, and buffers with any other access there.
+        self.scattered: defaultdict[Buffer, list[Statement]] = defaultdict(list)
         self.others: set[Buffer] = set()
         for number, loop in enumerate(loops):
             for statement in loop.body:
@@ -94,13 +99,16 @@ class _Accesses:
                     if isinstance(part, Load):
                         self._add(self.readers, part, statement)
             for update in updates(loop):
-                self._add(self.writers, Load(update.buffer, update.index), update)
+                if isinstance(update, Accumulate) and not _is_constant(update.index):
+                    self.scattered[update.buffer].append(update)
+                else:
+                    self._add(self.writers, Load(update.buffer, update.index), update)
 
     def _add(
         self, accesses: dict[Load, list[Statement]], element: Load, statement: Statement
     ) -> None:
         accesses[element].append(statement)
-        if not all(isinstance(i, Const) for i in element.index):
+        if not _is_constant(element.index):
             self.others.add(element.buffer)
 
     def total_of(self, carry: Statement) -> _Total | None:
@@ -110,7 +118,10 @@ class _Accesses:
         total, result = Load(carry.buffer, carry.index), carry.value
         if self.writers[total] != [carry] or self.readers[result] != [carry]:
             return None
-        if len(self.writers[result]) != 1 or {total.buffer, result.buffer} & self.others:
+        if len(self.writers[result]) != 1 or {total.buffer, result.buffer} & {
+            *self.others,
+            *self.scattered,
+        }:
             return None
         [addition] = self.writers[result]
         if not isinstance(addition, Store) or self.readers[total] != [addition]:
@@ -158,9 +169,10 @@ class _Accesses:
         buffer = element.buffer
         if buffer.role is not Role.SCRATCH or buffer in self.others | self.read_elsewhere:
             return False
-        if self.readers[element] != [addition] or len(self.writers[element]) < 2:
+        written = [*self.writers[element], *self.scattered.get(buffer, ())]
+        if self.readers[element] != [addition] or len(written) < 2:
             return False
-        zero, *terms = self.writers[element]
+        zero, *terms = written
         places = [self.loop_of[x] for x in terms]
         return (
             isinstance(zero, Store)

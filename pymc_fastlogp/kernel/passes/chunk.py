@@ -29,6 +29,17 @@ Windows take time without threads, too: each element is set and merged once per 
 time. If no team takes :data:`LONG`, all stay whole. Otherwise shorter teams are split, too, in as many chunks: their data are then in the caches of the
 threads that need them.
 
+A recursion of many series is split likewise if no step combines series, except for sums. Each chunk runs all steps for its series:
+
+.. code-block:: text
+
+    repeat t n:                             parallel k0 K:
+        loop m:                     ->          repeat t n:
+            s[t + 1, i0] = f(s[t, i0])              loop s[k0 + 1] - s[k0] from s[k0]:
+                                                        s[t + 1, i0] = f(s[t, i0])
+
+Running sums along the inner axis of a loop need no such step: their rows are series.
+
 A loop over blocks of rows (:mod:`pymc_fastlogp.kernel.passes.row_blocks`) is split likewise, between blocks. The product of rows that is added
 to a vector has a partial vector for each chunk.
 """
@@ -126,7 +137,7 @@ Team = list[RowStep]
 
 
 def chunk_long_loops(program: Program) -> Program:
-    """Split long loops into chunks of rows."""
+    """Split long loops into chunks of rows, and long recursions into chunks of series."""
     parts = _teams(program.steps)
     longest = max((_time(part) for part in parts if isinstance(part, list)), default=0.0)
     if longest < LONG:
@@ -170,7 +181,11 @@ def _is_candidate(step: Step) -> TypeGuard[RowStep]:
     """Return whether a step can run in chunks, as far as its lengths and the kinds of its statements decide, and is not too short."""
     if not all(map(_is_splittable, loops_in([step]))):
         return False
-    if isinstance(step, SequentialLoop) and not isinstance(step, BlockLoop) and not _is_of_series(step):
+    if (
+        isinstance(step, SequentialLoop)
+        and not isinstance(step, BlockLoop)
+        and not _is_of_series(step)
+    ):
         return False
     return _n_units(step) >= min(COUNTS) and _time([step]) >= SHORT
 
