@@ -38,7 +38,7 @@ A recursion of many series is split likewise if no step combines series, except 
             s[t + 1, i0] = f(s[t, i0])              loop s[k0 + 1] - s[k0] from s[k0]:
                                                         s[t + 1, i0] = f(s[t, i0])
 
-Running sums along the inner axis of a loop need no such step: their rows are series.
+A loop with running sums along an inner axis is split like any loop over rows.
 
 A loop over blocks of rows (:mod:`pymc_fastlogp.kernel.passes.row_blocks`) is split likewise, between blocks. The product of rows that is added
 to a vector has a partial vector for each chunk.
