@@ -52,6 +52,7 @@ CASES = (
         {"rows": 50_000},
     ),
     Case("ordered_logit", "ordered logit, 50 000 rows", "ordered_logit", {"rows": 50_000}),
+    Case("koyck_panel", "distributed lags, 2 000 series of 200 steps", "koyck_panel"),
     Case("verbal_aggression", "2PL, verbal aggression (real), 7 584 rows", "verbal_aggression"),
     # Too short for chunks.
     Case("student_t", "Student-t, 5 000 rows", "student_t"),

@@ -29,6 +29,17 @@ Windows take time without threads, too: each element is set and merged once per 
 time. If no team takes :data:`LONG`, all stay whole. Otherwise shorter teams are split, too, in as many chunks: their data are then in the caches of the
 threads that need them.
 
+A recursion of many series is split likewise if no step combines series, except for sums. Each chunk runs all steps for its series:
+
+.. code-block:: text
+
+    repeat t n:                             parallel k0 K:
+        loop m:                     ->          repeat t n:
+            s[t + 1, i0] = f(s[t, i0])              loop s[k0 + 1] - s[k0] from s[k0]:
+                                                        s[t + 1, i0] = f(s[t, i0])
+
+A loop with running sums along an inner axis is split like any loop over rows.
+
 A loop over blocks of rows (:mod:`pymc_fastlogp.kernel.passes.row_blocks`) is split likewise, between blocks. The product of rows that is added
 to a vector has a partial vector for each chunk.
 """
@@ -73,13 +84,16 @@ from pymc_fastlogp.kernel.ir.loops import (
     Call,
     Loop,
     ParallelLoop,
+    PrefixSum,
     Program,
+    SequentialLoop,
     Statement,
     Step,
     Store,
 )
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_element, substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import (
+    counters,
     depends_on,
     is_call,
     loaded,
@@ -89,7 +103,13 @@ from pymc_fastlogp.kernel.ir.traversal import (
     writes,
 )
 from pymc_fastlogp.kernel.passes.fusion_groups import are_independent
-from pymc_fastlogp.kernel.passes.row_blocks import OF_MATRICES, PRODUCTS, SUMS
+from pymc_fastlogp.kernel.passes.row_blocks import (
+    OF_MATRICES,
+    PRODUCTS,
+    SUMS,
+    is_by_row,
+    may_run_in_parts,
+)
 from pymc_fastlogp.kernel.scalars.cost import nanoseconds
 
 # Estimated nanoseconds of the longest team of a program with chunks, of any team, and of a chunk of the longest team. A chunk takes up to 0.2 us more
@@ -106,15 +126,18 @@ LINE = 64
 # Largest part of the time of a team for the windows of its chunks.
 MERGING = 0.03
 
+# Fewest series of a chunk: a step of a recursion takes the latency of its operations, which vectors of further series hide.
+SERIES = 64
+
 ROW = Index(0)
 
 # Steps that may be split.
-RowStep = Loop | BlockLoop
+RowStep = Loop | SequentialLoop
 Team = list[RowStep]
 
 
 def chunk_long_loops(program: Program) -> Program:
-    """Split long loops into chunks of rows."""
+    """Split long loops into chunks of rows, and long recursions into chunks of series."""
     parts = _teams(program.steps)
     longest = max((_time(part) for part in parts if isinstance(part, list)), default=0.0)
     if longest < LONG:
@@ -156,9 +179,27 @@ def _teams(steps: Sequence[Step]) -> list[Step | Team]:
 
 def _is_candidate(step: Step) -> TypeGuard[RowStep]:
     """Return whether a step can run in chunks, as far as its lengths and the kinds of its statements decide, and is not too short."""
-    if not isinstance(step, Loop | BlockLoop) or not all(map(_is_splittable, loops_in([step]))):
+    if not all(map(_is_splittable, loops_in([step]))):
+        return False
+    if (
+        isinstance(step, SequentialLoop)
+        and not isinstance(step, BlockLoop)
+        and not _is_of_series(step)
+    ):
         return False
     return _n_units(step) >= min(COUNTS) and _time([step]) >= SHORT
+
+
+def _is_of_series(repeat: SequentialLoop) -> bool:
+    """Return whether a sequential loop is a recursion of series, which no step combines except for sums."""
+    loops = [step for step in repeat.steps if isinstance(step, Loop)]
+    if len(loops) < len(repeat.steps) or not isinstance(repeat.length, int):
+        return False
+    return (
+        len({loop.domain[:1] for loop in loops}) == 1
+        and all(may_run_in_parts(statement) for loop in loops for statement in loop.body)
+        and is_by_row(loops)
+    )
 
 
 def _may_join(team: Team, step: RowStep) -> bool:
@@ -188,7 +229,7 @@ def _time(team: Team) -> float:
     """Return the approximate nanoseconds of steps with static lengths."""
     total = 0.0
     for step in team:
-        repeats = step.length if isinstance(step, BlockLoop) else 1
+        repeats = step.length if isinstance(step, SequentialLoop) else 1
         assert isinstance(repeats, int)
         total += repeats * sum(map(_nanoseconds, loops_in([step])))
     return total
@@ -234,17 +275,19 @@ def _merge_time(split: _Split) -> float:
 
 
 def _n_units(step: RowStep) -> int:
-    """Return the number of whole vectors of rows, or of blocks; 0 if there are no rows, or not a static number."""
-    n_rows = step.length if isinstance(step, BlockLoop) else (*step.domain, 0)[0]
+    """Return the largest number of chunks: of whole vectors of rows, of blocks, or of series; 0 if there are no rows, or not a static number."""
+    if isinstance(step, BlockLoop):
+        return step.length if isinstance(step.length, int) else 0
+    [n_rows, *_] = *next(loops_in([step])).domain, 0
     if not isinstance(n_rows, int):
         return 0
-    return n_rows if isinstance(step, BlockLoop) else n_rows // LANES
+    return n_rows // (SERIES if isinstance(step, SequentialLoop) else LANES)
 
 
 def _n_rows(step: RowStep) -> int:
     """Return the number of rows, which is static."""
-    if isinstance(step, Loop):
-        [n_rows, *_] = step.domain
+    if not isinstance(step, BlockLoop):
+        [n_rows, *_] = next(loops_in([step])).domain
         assert isinstance(n_rows, int)
         return n_rows
     calls = (x for loop in loops_in([step]) for x in loop.body if isinstance(x, Call))
@@ -260,6 +303,7 @@ def _is_splittable(loop: Loop) -> bool:
         isinstance(each, Accumulate)
         or (isinstance(each, Store) and not each.in_order)
         or (isinstance(each, Call) and each.function in PRODUCTS)
+        or (isinstance(each, PrefixSum) and len(loop.domain) > 1)
         for each in loop.body
     )
 
@@ -353,7 +397,7 @@ class _Chunks:
 
     def split(self) -> _Split | None:
         """Return the steps in place of the team, None if an accumulation has no window."""
-        steps = [self._rows(x) if isinstance(x, Loop) else self._blocks(x) for x in self.team]
+        steps = [self._step(x) for x in self.team]
         known = [step for step in steps if step is not None]
         if len(known) < len(steps):
             return None
@@ -363,10 +407,23 @@ class _Chunks:
         scratch = [self.counter, *self.partials.values()]
         return _Split([parallel, *self._merges()], scratch, [*self.starts.values()])
 
-    def _rows(self, loop: Loop) -> Loop | None:
-        """Return the loop over the rows of a chunk."""
-        groups = self._groups(loop) if self.at_groups else None
-        body = self._in_chunk(loop, loop, groups)
+    def _step(self, step: RowStep) -> RowStep | None:
+        """Return a step for the rows of a chunk."""
+        if isinstance(step, BlockLoop):
+            return self._blocks(step)
+        if isinstance(step, SequentialLoop):
+            return self._series(step)
+        return self._rows(step, step, self._groups(step) if self.at_groups else None)
+
+    def _series(self, repeat: SequentialLoop) -> SequentialLoop | None:
+        """Return the recursion of the series of a chunk."""
+        loops = [self._rows(repeat, loop, None) for loop in loops_in(repeat.steps)]
+        known = tuple(loop for loop in loops if loop is not None)
+        return replace(repeat, steps=known) if len(known) == len(loops) else None
+
+    def _rows(self, step: RowStep, loop: Loop, groups: _Groups | None) -> Loop | None:
+        """Return a loop of a step over the rows of a chunk."""
+        body = self._in_chunk(step, loop, groups)
         if body is None:
             return None
         starts = groups.starts if groups else tuple(chunk_starts(_n_rows(loop), self.count))
@@ -433,7 +490,8 @@ class _Chunks:
             return statement
         if statement.buffer not in self.shared and _is_disjoint(loop, statement, groups):
             return statement
-        if not loaded(statement.index).isdisjoint(writes(step)):
+        changing = {*writes(step), *counters([step])}
+        if not loaded(statement.index).isdisjoint(changing):
             return None
         axes = [axis for axis, i in enumerate(statement.index) if depends_on([i], ROW)]
         if not axes:

@@ -267,7 +267,7 @@ def _closed(steps: Sequence[Step], members: Set[int], n_rows: int) -> set[int] |
         if not all(_is_row_step(steps[k], n_rows) for k in found):
             return None
         members |= found
-    return members if _is_by_row(found.steps) else None
+    return members if is_by_row(found.steps) else None
 
 
 def _arrange(steps: Sequence[Step], members: Set[int]) -> Group | set[int]:
@@ -300,10 +300,11 @@ def _is_row_step(step: Step, n_rows: int) -> bool:
         return product.n_rows == n_rows
     if not isinstance(step, Loop) or is_call(step) or step.domain[:1] != (n_rows,):
         return False
-    return all(map(_may_run_in_parts, step.body))
+    return all(map(may_run_in_parts, step.body))
 
 
-def _may_run_in_parts(statement: Statement) -> bool:
+def may_run_in_parts(statement: Statement) -> bool:
+    """Return whether a statement may run for some rows after the others."""
     if isinstance(statement, Store):
         return not statement.in_order and ROW in statement.index
     return isinstance(statement, Accumulate)
@@ -317,7 +318,7 @@ class Write(NamedTuple):
     operation: ps.ScalarOp | None
 
 
-def _is_by_row(steps: Sequence[Step]) -> bool:
+def is_by_row(steps: Sequence[Step]) -> bool:
     """Return whether each written buffer has an axis of rows, or is a sum that no step reads."""
     kinds: dict[Buffer, set[Write]] = {}
     for step in steps:
