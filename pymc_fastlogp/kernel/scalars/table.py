@@ -196,15 +196,12 @@ _UPSTREAM = (
     of_upstream(psm.Kve),
 )
 
-_FUNCTIONS = {
-    name: function(row, row.op) for name, row in FUNCTIONS.items() if row.op is not None
-}
+_FUNCTIONS = {name: function(row, row.op) for name, row in FUNCTIONS.items() if row.op is not None}
 # The vector function of an Op of kernels alone.
 _SOFTPLUS_SUM = function(FUNCTIONS["softplus_sum"], SoftplusSum)
 
 ROWS: dict[type[ScalarOp], Row] = {
-    row.op: row
-    for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), _SOFTPLUS_SUM, *_UPSTREAM)
+    row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), _SOFTPLUS_SUM, *_UPSTREAM)
 }
 
 # Vector functions with several results, by the classes of the Ops that compute the results, in order.
