@@ -140,6 +140,7 @@ REFERENCES = {
     "i1e": _scaled_bessel(1),
     "pow": mp.power,
     "logaddexp": _logaddexp,
+    "softplus_sum": lambda x, y: _softplus(x) + _softplus(y),
 }
 
 
@@ -159,6 +160,12 @@ def _summands(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.choose(rng.integers(3, size=x.size), [near, zero, rng.permutation(x)])
 
 
+def _predictors(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return second arguments: near the first, near its negative, and any."""
+    near = x + rng.uniform(-1, 1, x.size) * rng.choice([1.0, 40.0, 750.0], x.size)
+    return np.choose(rng.integers(3, size=x.size), [near, -near, rng.permutation(x)])
+
+
 def _lengths(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return coordinates x for angles of all sizes: like y in magnitude, and any."""
     with np.errstate(over="ignore", under="ignore"):
@@ -168,7 +175,12 @@ def _lengths(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 # The second argument of functions of two, from the first.
-SECOND = {"pow": _exponents, "logaddexp": _summands, "arctan2": _lengths}
+SECOND = {
+    "pow": _exponents,
+    "logaddexp": _summands,
+    "arctan2": _lengths,
+    "softplus_sum": _predictors,
+}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytensor.scalar as ps
+import pytensor.scalar.math as psm
 import pytensor.tensor as pt
 import pytest
 
@@ -15,6 +16,7 @@ from pymc_fastlogp.kernel.lower.context import Context
 from pymc_fastlogp.kernel.passes.dead_code import drop_dead_stores
 from pymc_fastlogp.kernel.passes.fuse import fuse_loops
 from pymc_fastlogp.kernel.passes.simplify import simplify
+from pymc_fastlogp.kernel.scalars.softplus_sum import softplus_sum
 from tests.conftest import PYTHON
 from tests.kernel.check import check
 from tests.kernel.lowering import program_of
@@ -332,6 +334,7 @@ def f(op, *args, dtype="float64"):
     return Compute(op, args, dtype)
 
 
+SOFTPLUS_X, SOFTPLUS_Y = f(psm.softplus, X), f(psm.softplus, Y)
 RULES = {
     "a product with -1": (f(ps.mul, MINUS_ONE, X, Y), f(ps.neg, f(ps.mul, X, Y))),
     "a product of two negatives": (f(ps.mul, f(ps.neg, X), f(ps.neg, Y)), f(ps.mul, X, Y)),
@@ -348,6 +351,19 @@ RULES = {
     ),
     "a division by what is fixed": (f(ps.true_div, X, S), f(ps.true_div, X, S)),
     "a division by what changes": (f(ps.true_div, X, Y), f(ps.true_div, X, Y)),
+    "two softplus functions": (f(ps.add, SOFTPLUS_X, SOFTPLUS_Y), f(softplus_sum, X, Y)),
+    "two softplus functions subtracted": (
+        f(ps.sub, f(ps.sub, S, SOFTPLUS_X), SOFTPLUS_Y),
+        f(ps.sub, S, f(softplus_sum, X, Y)),
+    ),
+    "two negative softplus functions": (
+        f(ps.sub, f(ps.neg, SOFTPLUS_X), SOFTPLUS_Y),
+        f(ps.neg, f(softplus_sum, X, Y)),
+    ),
+    "a difference of softplus functions": (
+        f(ps.sub, SOFTPLUS_X, SOFTPLUS_Y),
+        f(ps.sub, SOFTPLUS_X, SOFTPLUS_Y),
+    ),
     "two functions in the branches": (
         f(ps.switch, C, f(ps.exp, X), f(ps.log, Y)),
         f(ps.switch, C, f(ps.exp, X), f(ps.log, Y)),
@@ -364,6 +380,11 @@ def test_expression_is_simplified(case):
 def test_a_branch_that_is_needed_anyway_is_not_computed_again():
     exp_x = f(ps.exp, X)
     kept = f(ps.add, f(ps.switch, C, exp_x, f(ps.exp, Y)), exp_x)
+    assert _simplified(kept) is kept
+
+
+def test_a_softplus_that_is_needed_anyway_stays():
+    kept = f(ps.mul, f(ps.add, SOFTPLUS_X, SOFTPLUS_Y), SOFTPLUS_X)
     assert _simplified(kept) is kept
 
 

@@ -17,6 +17,7 @@ from scipy.special import polygamma
 
 from pymc_fastlogp.kernel import scalars
 from pymc_fastlogp.kernel.scalars.quotient import Quotient
+from pymc_fastlogp.kernel.scalars.softplus_sum import SoftplusSum
 from pymc_fastlogp.kernel.vecmath.table import SHARED
 from tests.kernel.scalar_loop import apply, emit_module, make_node, types_of
 
@@ -240,7 +241,7 @@ FUNCTIONS = (
 def test_every_row_of_the_table_is_tested():
     functions = {type(op) for ops, _ in FUNCTIONS for op in ops} | {psm.TriGamma}
     arithmetic = {type(op) for op in (*UNARY, *BINARY, *INTEGER_CASTS, ps.clip, ps.switch)}
-    elsewhere = {ps.RoundHalfAwayFromZero, Quotient}
+    elsewhere = {ps.RoundHalfAwayFromZero, Quotient, SoftplusSum}
     assert functions | arithmetic | elsewhere == set(scalars.ROWS)
 
 

@@ -194,6 +194,11 @@ EDGES = {
         *((2.0, -INF, 2), (INF, NAN, NAN), (NAN, INF, NAN), (1.0, NAN, NAN), (0.0, -745.0, TINY)),
         *((LARGEST, LARGEST, LARGEST), (LARGEST, -LARGEST, LARGEST), (-INF, INF, INF)),
     ),
+    "softplus_sum": (
+        *((0.0, -INF, LN2), (-INF, 0.0, LN2), (-INF, -INF, 0), (INF, -INF, INF), (-INF, INF, INF)),
+        *((INF, INF, INF), (1.0, NAN, NAN), (NAN, INF, NAN), (LARGEST, LARGEST, INF)),
+        *((LARGEST, -LARGEST, LARGEST), (-745.0, -INF, TINY), (-40.0, 40.0, 40)),
+    ),
 }
 
 
@@ -248,7 +253,12 @@ def test_kind_and_sign_of_the_result_are_as_upstream(name, upstream):
     assert_array_equal(np.signbit(result)[numbers], np.signbit(expected)[numbers])
 
 
-PAIRS = [("pow", np.power), ("logaddexp", np.logaddexp), ("arctan2", np.arctan2)]
+PAIRS = [
+    ("pow", np.power),
+    ("logaddexp", np.logaddexp),
+    ("arctan2", np.arctan2),
+    ("softplus_sum", lambda x, y: np.logaddexp(0.0, x) + np.logaddexp(0.0, y)),
+]
 
 
 @pytest.mark.parametrize(("name", "upstream"), PAIRS)

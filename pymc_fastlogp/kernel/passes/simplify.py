@@ -5,9 +5,13 @@
     Switch(c, f(a), f(b))    ->    f(Switch(c, a, b))        for a costly f
     -a * b                   ->    -(a * b)
     a + -b                   ->    a - b
+    softplus(a) + softplus(b)   ->    log((1 + exp(a)) (1 + exp(b)))
 
 A vector computes both branches of a Switch, so the first identity saves one ``f``. Signs move outward until they cancel, or until LLVM recognizes
-``exp(-abs(x))`` and ``exp(-abs(-x))`` as equal. All identities are exact in floating point.
+``exp(-abs(x))`` and ``exp(-abs(-x))`` as equal. These identities are exact in floating point.
+
+Two softplus functions take one logarithm (:mod:`pymc_fastlogp.kernel.vecmath.logistic`), with all digits. LLVM shares their exponentials
+with the sigmoids of the gradient.
 
 A division is not rewritten as a product: an infinite reciprocal would turn inf into nan.
 """
@@ -17,11 +21,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pytensor import scalar as ps
+from pytensor.scalar.math import Softplus
 
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Expr
 from pymc_fastlogp.kernel.ir.loops import Loop, Program
 from pymc_fastlogp.kernel.ir.substitute import substitute_in_loop
 from pymc_fastlogp.kernel.ir.traversal import expressions, operands, roots, with_loops
+from pymc_fastlogp.kernel.scalars.softplus_sum import softplus_sum
 
 FLOATS = ("float32", "float64")
 CHEAP = (ps.Add, ps.Sub, ps.Mul, ps.Switch, ps.Abs, ps.Sqr)
@@ -112,6 +118,28 @@ def switch_inwards(expr: Compute, uses: Counter) -> Expr | None:
     return Compute(yes.op, (Compute(expr.op, (condition, a, b), a.dtype),), yes.dtype)
 
 
+def sum_of_softplus(expr: Compute, uses: Counter) -> Expr | None:
+    """Rewrite ``softplus(a) + softplus(b)``, ``-softplus(a) - softplus(b)`` and ``c - softplus(a) - softplus(b)`` by one function."""
+    if not isinstance(expr.op, ps.Add | ps.Sub) or len(expr.args) != 2:
+        return None
+    first, second = expr.args
+    if isinstance(expr.op, ps.Add):
+        return _softplus_sum(first, second, uses)
+    if not (isinstance(first, Compute) and isinstance(first.op, ps.Neg | ps.Sub)):
+        return None
+    total = _softplus_sum(first.args[-1], second, uses)
+    if total is None or uses[first] != 1:
+        return None
+    return Compute(first.op, (*first.args[:-1], total), expr.dtype)
+
+
+def _softplus_sum(first: Expr, second: Expr, uses: Counter) -> Expr | None:
+    """Return the sum of two softplus functions that nothing else uses, None for other expressions."""
+    if not all(_is_softplus(x) and uses[x] == 1 for x in (first, second)):
+        return None
+    return Compute(softplus_sum, (*operands(first), *operands(second)), "float64")
+
+
 Rule = Callable[[Compute, Counter], Expr | None]
 
 RULES: tuple[Rule, ...] = (
@@ -120,6 +148,7 @@ RULES: tuple[Rule, ...] = (
     double_negation,
     negation_in_sum,
     switch_inwards,
+    sum_of_softplus,
 )
 
 
@@ -129,6 +158,13 @@ def _is_minus_one(expr: Expr) -> bool:
 
 def _is_negation(expr: Expr) -> bool:
     return isinstance(expr, Compute) and isinstance(expr.op, ps.Neg) and expr.dtype in FLOATS
+
+
+def _is_softplus(expr: Expr) -> bool:
+    """Return whether an expression is the softplus function in double precision."""
+    if not (isinstance(expr, Compute) and isinstance(expr.op, Softplus)):
+        return False
+    return expr.dtype == expr.args[0].dtype == "float64"
 
 
 def _negated(expr: Expr) -> Expr:

@@ -26,6 +26,7 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_fastlogp.kernel.scalars import arithmetic, upstream
 from pymc_fastlogp.kernel.scalars.forms import FORMS
 from pymc_fastlogp.kernel.scalars.quotient import Quotient, emit_quotient
+from pymc_fastlogp.kernel.scalars.softplus_sum import SoftplusSum
 from pymc_fastlogp.kernel.vecmath.table import FUNCTIONS, SHARED, Function
 from pymc_fastlogp.kernel.vecmath.vector import Floats, Integers, Lanes, Mask
 
@@ -103,10 +104,9 @@ def comparison(op: type[ScalarOp], symbol: str) -> Row:
     return instructions(op, floats=compare, integers=compare, converted=widest)
 
 
-def function(row: Function) -> Row:
-    """Return the row of the Op of a vector function."""
-    assert row.op is not None
-    return Row(row.op, row.name, of_output, {Floats: row.emit})
+def function(row: Function, op: type[ScalarOp]) -> Row:
+    """Return the row of an Op that a vector function computes."""
+    return Row(op, row.name, of_output, {Floats: row.emit})
 
 
 def of_upstream(op: type[ScalarOp]) -> Row:
@@ -196,10 +196,12 @@ _UPSTREAM = (
     of_upstream(psm.Kve),
 )
 
-_FUNCTIONS = {name: function(row) for name, row in FUNCTIONS.items() if row.op is not None}
+_FUNCTIONS = {name: function(row, row.op) for name, row in FUNCTIONS.items() if row.op is not None}
+# The vector function of an Op of kernels alone.
+_SOFTPLUS_SUM = function(FUNCTIONS["softplus_sum"], SoftplusSum)
 
 ROWS: dict[type[ScalarOp], Row] = {
-    row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), *_UPSTREAM)
+    row.op: row for row in (*_ARITHMETIC, *_LOGIC, *_FUNCTIONS.values(), _SOFTPLUS_SUM, *_UPSTREAM)
 }
 
 # Vector functions with several results, by the classes of the Ops that compute the results, in order.

@@ -1,4 +1,4 @@
-r"""The logistic family: sigmoid, softplus, log_sigmoid, tanh, log1mexp.
+r"""The logistic family: sigmoid, softplus, log_sigmoid, a sum of two softplus functions, tanh, log1mexp.
 
 With :math:`t = e^{-|x|} \le 1`,
 
@@ -7,6 +7,7 @@ With :math:`t = e^{-|x|} \le 1`,
     \mathrm{sigmoid}(x) &= \{1 \text{ if } x \ge 0 \text{ else } t\} / (1 + t) \\
     \mathrm{softplus}(x) = \log(1 + e^x) &= \max(x, 0) + \log(1 + t) \\
     \log \mathrm{sigmoid}(x) &= -\mathrm{softplus}(-x) \\
+    \mathrm{softplus}(x) + \mathrm{softplus}(y) &= \max(x, 0) + \max(y, 0) + \log(1 + (t + s + t s)), \qquad s = e^{-|y|} \\
     -\tanh |x| &= h / (1 + h), \qquad h = (e^{-2|x|} - 1) / 2
 
 so that nothing overflows, and small results keep all digits. For tanh let :math:`-2|x| = k \log 2 + r`.
@@ -21,6 +22,7 @@ Both arguments are pairs from the same :math:`e^r - 1`. A ``select`` picks one a
 **Error budget** in ulp of the result:
 
 - sigmoid, tanh: the error of t, about 1, or of both terms of h; 1/2 for the last step of the division, whose denominator is an exact pair.
+- a sum of two softplus functions: the errors of t and s, 1/2 for :math:`s + t s`; the budget of the logarithm.
 - softplus: the error of t for negative x, 1/2 for the rounding of :math:`\log(1 + t)` for other x; the budget of the logarithm.
 
 sigmoid is monotone because exp and the later steps are monotone.
@@ -39,7 +41,14 @@ from pymc_fastlogp.kernel.vecmath.logarithm import (
     log_of_sum,
     with_edges,
 )
-from pymc_fastlogp.kernel.vecmath.vector import Floats, Pair, fast_two_sum, quotient, select_pair
+from pymc_fastlogp.kernel.vecmath.vector import (
+    Floats,
+    Pair,
+    fast_two_sum,
+    quotient,
+    select_pair,
+    two_sum,
+)
 
 # tanh is 1 from 20 on.
 TANH_LOW = -44.0
@@ -59,6 +68,16 @@ def sigmoid_softplus(x: Floats) -> tuple[Floats, Floats]:
     """Return sigmoid and softplus, which share the exponential."""
     t = _exp_of_minus_magnitude(x)
     return _sigmoid(x, t), _softplus(x, t)
+
+
+def softplus_sum(x: Floats, y: Floats) -> Floats:
+    """Return softplus(x) + softplus(y), by one logarithm."""
+    t, s = _exp_of_minus_magnitude(x), _exp_of_minus_magnitude(y)
+    tail = two_sum(t, s.fma(t, s))
+    # The tail may be larger than one, yet the sum is exact: from 2 to 4, subtracting one needs no further bit.
+    argument = fast_two_sum(1.0, tail.high)
+    log = log_of_normal_sum(Pair(argument.high, argument.low + tail.low)).rounded()
+    return (x.at_least(0.0) + y.at_least(0.0)) + log
 
 
 def log_sigmoid(x: Floats) -> Floats:

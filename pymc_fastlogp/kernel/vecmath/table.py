@@ -87,6 +87,7 @@ FUNCTIONS = {
         Function("log10", logarithm.log10, ps.Log10, (0.0, LARGEST)),
         Function("sigmoid", logistic.sigmoid, psm.Sigmoid, (-745.2, 40.0), monotone=True),
         Function("softplus", logistic.softplus, psm.Softplus, (-745.2, LARGEST)),
+        Function("softplus_sum", logistic.softplus_sum, None, (-745.2, LARGEST), n_arguments=2),
         Function("log_sigmoid", logistic.log_sigmoid, None, (-LARGEST, 745.2)),
         Function("log1mexp", logistic.log1mexp, psm.Log1mexp, (-745.2, 0.0)),
         Function("tanh", logistic.tanh, ps.Tanh, (-20.0, 20.0)),
