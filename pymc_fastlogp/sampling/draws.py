@@ -107,7 +107,7 @@ def _dataset(
         variables[name] = (names, x)
         for dim, n in zip(names, x.shape, strict=True):
             if lengths.setdefault(dim, n) != n:  # variables that ArviZ aligns
-                options = {"coords": coords, "dims": dims, "sample_dims": sample_dims}
+                options: Any = {"coords": coords, "dims": dims, "sample_dims": sample_dims}
                 return dict_to_dataset(arrays, attrs=attrs, **options)
     origin = rcParams["data.index_origin"]
     indices = {
