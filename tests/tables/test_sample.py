@@ -111,8 +111,10 @@ def test_few_rows_of_a_large_sorted_table_are_from_all_parts(
     monkeypatch.setattr("pymc_fastlogp.tables.sample.N_SCANNED", 20_000)
     table = pymc_fastlogp.table(sorted_source)
     sample = sample_of(table, "y", "age")
-    # DuckDB takes blocks of 2048 rows.
-    assert len(sample["y"]) == pytest.approx(20_000, abs=4 * np.sqrt(2048 * 20_000))
+    if source_name in ("parquet", "pandas", "polars", "pyarrow", "dask"):
+        assert len(sample["y"]) == 20_000
+    else:  # random blocks of 2048 rows, or every k-th row for a whole k
+        assert 10_000 < len(sample["y"]) < 40_000
     assert 0.1 < (sample["y"] == 0).mean() < 0.5
     assert np.ptp(sample["age"]) > 60
     assert table._n_first is None
