@@ -78,6 +78,8 @@ class Functions(NamedTuple):
         Names, slices and shapes of the stored variables.
     reparameterized : list of str
         Names of the value variables that have a transform.
+    derived : DerivedData, optional
+        Variables that ``logp`` reads in place of expressions of data.
     """
 
     n_dim: int
@@ -86,6 +88,7 @@ class Functions(NamedTuple):
     expand: Any
     shape_info: tuple[list, list, list]
     reparameterized: list[str]
+    derived: Any = None
 
 
 def differs() -> str | None:

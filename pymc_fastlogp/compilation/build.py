@@ -25,7 +25,7 @@ from pymc_fastlogp.compilation.graphs import initial_value_graph
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.native import machine_code
 from pymc_fastlogp.kernel.native.object_files import object_code_of
-from pymc_fastlogp.model_cache.record import EXPAND, LOGP, CallbackCode, Record
+from pymc_fastlogp.model_cache.record import EXPAND, LOGP, CallbackCode, Derived, Record
 
 logger = logging.getLogger("pymc_fastlogp")
 
@@ -55,7 +55,7 @@ class Build:
     is_portable : bool
         Whether the record and the shared data suffice in another process: nothing calls code that Numba compiled.
     identifies_data : bool
-        Whether the record identifies each shared variable as one of the model's data, each a different one.
+        Whether the record identifies each shared variable as one of the model's data, each a different one, or computes it from these.
     """
 
     def __init__(self, source: ModelSource, functions: Functions):
@@ -76,7 +76,9 @@ class Build:
         programs = [call.kernel.program for call in calls.values() if call.kernel]
         calls_upstream = any(any(True for _ in machine_code.externals_of(x)) for x in programs)
         self.is_portable = not self.numba_calls and not calls_upstream
-        self.identifies_data = len({*self.record.data.values()}) == len(self.shared)
+        of_data, derived = self.record.data.values(), self.record.derived
+        n_known = len({*of_data}) + (len(derived.keys) if derived else 0)
+        self.identifies_data = n_known == len(self.shared)
 
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of the shared variables of a callback, in the order of its arguments."""
@@ -110,6 +112,8 @@ class Build:
             self._callbacks(calls),
             self.serialized_initial_point(source),
             data=self._data_positions(source.data or ()),
+            derived=self._derived(source),
+            keys=tuple(self.shared),
         )
 
     def _data_positions(self, data: Sequence[SharedVariable]) -> dict[str, int]:
@@ -117,6 +121,13 @@ class Build:
         positions = interpreter.container_positions(data)
         by_key = {key: positions.get(id(x.container)) for x, key in self.keys.items()}
         return {key: position for key, position in by_key.items() if position is not None}
+
+    def _derived(self, source: ModelSource) -> Derived | None:
+        derived = self.functions.derived
+        content = interpreter.dump(derived.graph, source.data) if derived else None
+        if content is None:
+            return None
+        return Derived(tuple(self.keys[x] for x in derived.variables), content)
 
     def _callbacks(self, calls: Mapping[str, GraphCall]) -> dict[str, CallbackCode]:
         type_ = record_type(self.shared, sum(1 + len(call.constants) for call in calls.values()))

@@ -24,6 +24,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.type import TensorType
 
 from pymc_fastlogp._upstream.nutpie import Functions, functions_by_nutpie, shapes_by_nutpie
+from pymc_fastlogp.compilation.derived_data import derive, mark
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.graph.held_constants import HoldConstants
 from pymc_fastlogp.kernel.graph.linking import register_with_numba
@@ -111,7 +112,8 @@ def functions_of(source: ModelSource, var_names: Sequence[str] | None) -> Functi
         Names of the variables that are stored besides the value variables.
     """
     model = source.model
-    shapes = source.shapes or _static_shapes(model) or shapes_by_nutpie(model)
+    known = source.shapes.stored if source.shapes else None
+    shapes = known or _static_shapes(model) or shapes_by_nutpie(model)
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     stored = _stored([*values, *_other_variables(model, values, var_names)], shapes)
     if find_rng_nodes([x.variable for x in stored]):  # PyMC updates states of generators
@@ -124,7 +126,10 @@ def functions_of(source: ModelSource, var_names: Sequence[str] | None) -> Functi
         for value, part, x in zip(values, slices, stored[: len(values)], strict=True)
     }
     mode = deferred(get_mode("NUMBA"), check_bounds=model.check_bounds)
-    logp = clone_replace(_logp_and_gradient(model, values), given)
+    outputs, derived = _logp_and_gradient(source, values), None
+    if source.fixed_data:
+        outputs, derived = derive(outputs)
+    logp = clone_replace(outputs, given)
     computed = [_raveled(x.variable) for x in stored[len(values) :]]
     # The slices of the value variables, in order, make up the point.
     expanded = pt.concatenate([point, *computed])
@@ -139,6 +144,7 @@ def functions_of(source: ModelSource, var_names: Sequence[str] | None) -> Functi
             for rv in model.free_RVs
             if model.rvs_to_transforms.get(rv) is not None
         ],
+        derived,
     )
 
 
@@ -190,12 +196,16 @@ def _stored(variables: Sequence[Variable], shapes: Mapping[str, Any]) -> list[_S
     return stored
 
 
-def _logp_and_gradient(model: "pm.Model", values: Sequence[Variable]) -> list[Variable]:
-    """Return logp, rewritten, and its gradient."""
-    rewrites = ["canonicalize", "stabilize"]
+def _logp_and_gradient(source: ModelSource, values: Sequence[Variable]) -> list[Variable]:
+    """Return logp, rewritten, and its gradient. Data of fixed shapes are marked."""
+    model, rewrites = source.model, ["canonicalize", "stabilize"]
     if not model.check_bounds:
         rewrites.append("local_remove_check_parameter")
-    logp = rewrite_graph(model.logp(), include=rewrites)
+    logp = model.logp()
+    if source.fixed_data:
+        marked = {x: mark(x, shape) for x, shape in source.fixed_data.items()}
+        logp = clone_replace(logp, marked)
+    logp = rewrite_graph(logp, include=rewrites)
     gradients = pt.grad(logp, list(values))
     return [logp, pt.concatenate([_raveled(x) for x in gradients])]
 

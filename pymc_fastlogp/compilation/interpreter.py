@@ -1,7 +1,7 @@
 """Evaluation of graphs without inputs node by node, without compiling, in this process or another.
 
-A serialized graph refers to the shared data of its model by position, see :class:`~pymc_fastlogp.model_cache.key.Form`, so a loaded graph reads the
-data of the model it is loaded for. Graphs with inner graphs, such as a ``Scan``, are rejected, because their ``perform`` compiles.
+A serialized graph refers to the shared data of its model by position, see :class:`~pymc_fastlogp.model_cache.key.Form`. A loaded graph reads the
+data of the model it is loaded for, or the constants that it is given for these. Graphs with inner graphs, such as a ``Scan``, are rejected, because their ``perform`` compiles.
 """
 
 import pickle
@@ -75,9 +75,14 @@ def dump(fgraph: FunctionGraph, data: Sequence[SharedVariable] | None) -> bytes 
     return file.getvalue()
 
 
-def load(content: bytes, data: Sequence[SharedVariable]) -> Graph:
-    """Load a serialized graph, with the current values of the data."""
+def load(content: bytes, data: Sequence[Variable]) -> Graph:
+    """Load a serialized graph, which reads shared variables or constants as its data."""
     return Graph(*_Unpickler(BytesIO(content), data).load())
+
+
+def constants_of(data: Sequence[SharedVariable]) -> list[Constant]:
+    """Return the current values of data as constants."""
+    return [x.type.make_constant(x.get_value(), name=x.name) for x in data]
 
 
 def container_positions(data: Sequence[SharedVariable]) -> dict[int, int]:
@@ -102,10 +107,9 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: BytesIO, data: Sequence[SharedVariable]):
+    def __init__(self, file: BytesIO, data: Sequence[Variable]):
         super().__init__(file)
         self._data = data
 
-    def persistent_load(self, number: int) -> Constant:
-        x = self._data[number]
-        return x.type.make_constant(x.get_value(), name=x.name)
+    def persistent_load(self, number: int) -> Variable:
+        return self._data[number]

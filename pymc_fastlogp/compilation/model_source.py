@@ -22,6 +22,8 @@ from pymc_fastlogp.models.freeze import frozen_copy
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_fastlogp.compilation.shapes import Shapes
+
 
 def jittered_variables(model: "pm.Model", names: Sequence[str] | None) -> set | None:
     """Return variables of a model by name, None if ``names`` is None."""
@@ -41,8 +43,8 @@ class ModelSource:
         Whether data and dimension lengths become constants.
     data : sequence of SharedVariable, optional
         Shared data to which a record of the model refers by position.
-    shapes : mapping of str to tuple of int, optional
-        Shapes of value variables, free variables and deterministics by name, if known.
+    shapes : Shapes, optional
+        Shapes of the stored variables and, if the model is compiled for these alone, of the data.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class ModelSource:
         *,
         freeze: bool,
         data: Sequence[SharedVariable] | None = None,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: "Shapes | None" = None,
     ):
         self.data, self.shapes = data, shapes
         self._given, self._options, self._is_frozen = model, options, freeze
@@ -64,6 +66,13 @@ class ModelSource:
         return (
             frozen_copy(with_distinct_rows(self._given).model) if self._is_frozen else self._given
         )
+
+    @property
+    def fixed_data(self) -> dict[SharedVariable, tuple[int, ...]]:
+        """Shapes of the arrays whose values are known before the first evaluation."""
+        if self.data is None or self.shapes is None or self.shapes.data is None:
+            return {}
+        return {x: shape for x, shape in zip(self.data, self.shapes.data, strict=True) if shape}
 
     def freeze(self) -> None:
         """Freeze the model now, before its data can change."""
@@ -126,7 +135,8 @@ class InitialPoint:
         shapes: Sequence[tuple[int, ...]],
         data: Sequence[SharedVariable] = (),
     ):
-        self._graph, self._shapes = interpreter.load(content, data), shapes
+        self._graph = interpreter.load(content, interpreter.constants_of(data))
+        self._shapes = shapes
         # In the order in which PyMC seeds generators.
         self._rngs = find_rng_nodes(list(self._graph.outputs))
         self._lock = threading.Lock()

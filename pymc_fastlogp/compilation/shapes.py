@@ -4,7 +4,7 @@ nutpie compiles two functions that evaluate shapes. Here PyTensor rewrites one g
 evaluated node by node.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,10 +27,19 @@ class Shapes(NamedTuple):
         Shapes of value variables, free variables and deterministics by name.
     dims : dict of str to int
         Lengths of dimensions.
+    data : tuple of tuple of int, optional
+        Shapes of the data, if the compiled model is for data of these shapes alone.
     """
 
     stored: dict[str, tuple[int, ...]]
     dims: dict[str, int]
+    data: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def compiled(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the compiled model depends on, by name."""
+        of_data = {f"data {i}": shape for i, shape in enumerate(self.data or ())}
+        return self.stored | of_data
 
 
 @dataclass(frozen=True)
@@ -51,15 +60,24 @@ class ShapeGraph:
 
     def at(self, data: Sequence[SharedVariable]) -> Shapes:
         """Return the shapes with the current values of the data."""
-        values = interpreter.load(self.content, data)()
-        stored, lengths = values[: len(self.names)], values[len(self.names) :]
-        return Shapes(
-            {
-                name: tuple(map(int, np.ravel(x)))
-                for name, x in zip(self.names, stored, strict=True)
-            },
-            {name: int(x) for name, x in zip(self.dims, lengths, strict=True)},
-        )
+        return self.function(data)()
+
+    def function(self, data: Sequence[SharedVariable]) -> Callable[[], Shapes]:
+        """Return a function that returns the shapes with the values of the data at its call."""
+        graph = interpreter.load(self.content, data)
+
+        def shapes() -> Shapes:
+            values = graph()
+            stored, lengths = values[: len(self.names)], values[len(self.names) :]
+            return Shapes(
+                {
+                    name: tuple(map(int, np.ravel(x)))
+                    for name, x in zip(self.names, stored, strict=True)
+                },
+                {name: int(x) for name, x in zip(self.dims, lengths, strict=True)},
+            )
+
+        return shapes
 
 
 def shape_graph(model: "pm.Model", data: Sequence[SharedVariable]) -> ShapeGraph | None:

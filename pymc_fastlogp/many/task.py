@@ -134,12 +134,16 @@ class Job:
     def _sampling_of(self, data: Any) -> "Sampling":
         if callable(self.source):
             return Sampling(self.source(data), self.options)
+        sampling = self._sampling
         set_data(self.source, data, self.names)
-        return self._sampling
+        return sampling
 
     @cached_property
     def _sampling(self) -> "Sampling":
-        return Sampling(self.source, self.options)
+        """Sampling of the model, created before data are set: their shapes are usually those of the model's own."""
+        from pymc_fastlogp.many.reuse import shapes_of_data
+
+        return Sampling(self.source, self.options, shapes_of_data(self.source))
 
 
 def set_data(model: "pm.Model", data: Mapping[str, Any], names: frozenset[str]) -> None:
@@ -170,10 +174,17 @@ class Sampling:
         The model.
     options : dict
         Arguments of ``sample``.
+    data_shapes : dict of str to tuple of int, optional
+        Shapes of the data that most data sets have, by name, see :class:`~pymc_fastlogp.many.reuse.ReusedModel`.
     """
 
-    def __init__(self, model: "pm.Model", options: dict[str, Any]):
-        self.model, self._options = model, options
+    def __init__(
+        self,
+        model: "pm.Model",
+        options: dict[str, Any],
+        data_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ):
+        self.model, self._options, self._data_shapes = model, options, data_shapes
         self.is_reparametrized = options.get("reparametrize", False)
 
     def sample(self, seed: int) -> "DataTree":
@@ -210,7 +221,9 @@ class Sampling:
         ):
             return None
         request = library_request(self.model, arguments, reparametrize=False)
-        return None if request is None or request.freeze else ReusedModel(request)
+        return (
+            None if request is None or request.freeze else ReusedModel(request, self._data_shapes)
+        )
 
 
 def _kept(idata: "DataTree", keep: Keep) -> Any:

@@ -106,7 +106,7 @@ class Form(NamedTuple):
     data: tuple[SharedVariable, ...]
 
     def key_at(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
-        """Return the key of the model with these shapes of stored variables."""
+        """Return the key of the model with these shapes of stored variables and data."""
         return sha256(f"{self.key} {sorted(shapes.items())}".encode()).hexdigest()
 
 

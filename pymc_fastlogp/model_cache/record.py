@@ -5,7 +5,7 @@ A process that loads a record needs PyTensor for the graph of the initial point 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
@@ -39,6 +39,21 @@ class CallbackCode:
     constants: tuple[np.ndarray, ...]
 
 
+class Derived(NamedTuple):
+    """Arrays that callbacks read and that are computed once for each data set.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Keys of the arrays.
+    content : bytes
+        Serialized graph of the arrays, see :mod:`pymc_fastlogp.compilation.interpreter`.
+    """
+
+    keys: tuple[str, ...]
+    content: bytes
+
+
 @dataclass(frozen=True)
 class Record:
     """Compiled model that can be pickled.
@@ -63,6 +78,10 @@ class Record:
         Shared data that are part of the record, by key: the sites of reparametrized effects.
     data : dict of str to int
         Other shared data: from keys to positions in the data of :class:`~pymc_fastlogp.model_cache.key.Form`.
+    derived : Derived, optional
+        Other shared data, which are computed from the data.
+    keys : tuple of str
+        Keys of all shared data, in the order of the user data of the callbacks.
     linear_map : LinearMap, optional
         From the coordinates of the sampler to the coordinates of the callbacks.
     """
@@ -78,6 +97,8 @@ class Record:
     initial_point: bytes | None = None
     shared: dict[str, np.ndarray] = field(default_factory=dict)
     data: dict[str, int] = field(default_factory=dict)
+    derived: Derived | None = None
+    keys: tuple[str, ...] = ()
     linear_map: LinearMap | None = None
 
     def keys_of(self, data: Sequence[SharedVariable]) -> dict[SharedVariable, str]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pymc_fastlogp.callbacks.native import read_only_copy
+from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.coords import coords_at
 from pymc_fastlogp.compilation.loading import CompiledRecord, EvaluatedModel, evaluated_model
 from pymc_fastlogp.compilation.model_source import ModelSource
@@ -93,7 +94,7 @@ def _key(request: "Request") -> CacheKey:
     shapes = _shapes(request.model, form)
     if shapes is None:
         return CacheKey(None)
-    return CacheKey(form.key_at(shapes.stored), form, shapes)
+    return CacheKey(form.key_at(shapes.compiled), form, shapes)
 
 
 def _is_current(key: CacheKey, request: "Request") -> bool:
@@ -133,21 +134,27 @@ def source_of(request: "Request", key: CacheKey, record: Record | None) -> Model
         request.options,
         freeze=request.is_frozen,
         data=key.form.data if key.form else None,
-        shapes=key.shapes.stored if key.shapes else None,
+        shapes=key.shapes,
     )
     if request.is_frozen and (record is None or record.initial_point is None):
         source.freeze()
     return source
 
 
-def with_current_data(record: Record, request: "Request", key: CacheKey) -> Record:
-    """Return a record from the cache with the current values of its shared data."""
+def with_current_data(
+    record: Record, request: "Request", key: CacheKey, derived: interpreter.Graph | None = None
+) -> Record:
+    """Return a record from the cache with the current values of its shared data; ``derived`` is the graph of derived data, if loaded."""
     if key.form is None or key.shapes is None:
         return record
     variables = record.keys_of(key.form.data)
+    shared = {name: x.get_value(borrow=True) for x, name in variables.items()}
+    if record.derived is not None:
+        graph = derived or interpreter.load(record.derived.content, key.form.data)
+        shared |= dict(zip(record.derived.keys, graph(), strict=True))
     return replace(
         record,
-        shared={name: read_only_copy(x.get_value(borrow=True)) for x, name in variables.items()},
+        shared={name: read_only_copy(shared[name]) for name in record.keys},
         coords=coords_at(request.model, key.shapes.dims, record.coords),
     )
 

@@ -3,12 +3,17 @@
 from typing import NamedTuple
 
 import numpy as np
+from pytensor.tensor.basic import constant, stack
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.algebra import add_all
+from pymc_fastlogp.analysis.elemwise import in_type
+from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.analysis.triangles import ReadRows
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.squares import Monomial, Square
-from pymc_fastlogp.rewrites.rows.view.grid import Grid, view_key
+from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
+from pymc_fastlogp.rewrites.rows.view.grid import ChosenRows, Grid, view_key
 
 
 class Entry(NamedTuple):
@@ -106,6 +111,56 @@ def row_weights(grid: Grid, cells: GaussianCells, square: Square) -> Weights | N
         return None
     scale = square.scale.at(grid, cells.rows)
     return Weights(np.sqrt(np.abs(multiplier)) * scale, is_negative)
+
+
+def depends_on_data(design: Design) -> bool:
+    """Return whether covariates or target are known only with the data."""
+    columns = [covariate.column for covariate in design.covariates]
+    return any(monomial.depends_on_data for monomial in [*columns, *design.target])
+
+
+def rows_of_data(grid: Grid, cells: GaussianCells, design: Design) -> TensorVariable:
+    """Return covariates and target as a function of data, shape ``(n_rows, k + 1)``, sorted by cell."""
+    rows = _RowsOfData(grid, cells.rows)
+    columns = [[covariate.column] for covariate in design.covariates] + [design.target]
+    return stack([rows.sum_of(monomials) for monomials in columns], axis=1)
+
+
+class _RowsOfData:
+    """Some rows of factors that are known with the data.
+
+    Parameters
+    ----------
+    grid : Grid
+        All rows.
+    rows : numpy.ndarray of int
+        Numbers of the rows.
+    """
+
+    def __init__(self, grid: Grid, rows: np.ndarray):
+        self._grid, self._rows = grid, rows
+        self._at = np.unravel_index(rows, grid.shape)
+        self._chosen = ChosenRows(grid.shape, len(rows))
+
+    def sum_of(self, monomials: list[Monomial]) -> TensorVariable:
+        """Return the sum of monomials in each row."""
+        zeros = constant(np.zeros(len(self._rows)))
+        return add_all([zeros, *map(self._product, monomials)])
+
+    def _product(self, monomial: Monomial) -> TensorVariable:
+        of_data = [factor for factor in monomial.factors if factor.depends_on_data]
+        others = tuple(factor for factor in monomial.factors if not factor.depends_on_data)
+        product = constant(Monomial(others, monomial.is_negative).at(self._grid, self._rows))
+        for factor in of_data:
+            where: Where = {axis: self._position(p) for axis, p in factor.where.items()}
+            x = in_type(arrange_axes(self._chosen.at(factor.x, where), [0]), "float64")
+            product = product / x if factor.divides else product * x
+        return product
+
+    def _position(self, position: int | np.ndarray) -> np.ndarray:
+        if isinstance(position, int):
+            return self._at[position]
+        return np.broadcast_to(position, self._grid.shape)[self._at]
 
 
 def row_reader(grid: Grid, cells: GaussianCells, design: Design) -> ReadRows:

@@ -74,7 +74,12 @@ class CellFactor(NamedTuple):
 
 
 def factorized(
-    read: ReadRows, weights: np.ndarray, counts: np.ndarray, dtype: str = "float64"
+    read: ReadRows,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    dtype: str = "float64",
+    *,
+    may_have_intercept: bool = True,
 ) -> CellFactor | None:
     """Factorize the rows of each cell.
 
@@ -88,6 +93,8 @@ def factorized(
         Number of rows of each cell, shape ``(n,)``, all positive.
     dtype : str
         Dtype of the sum, ``float32`` or ``float64``. The factorization uses float64.
+    may_have_intercept : bool
+        Whether the first covariate is an intercept if it is the same number in all rows.
 
     Returns
     -------
@@ -96,7 +103,7 @@ def factorized(
     """
     limits = FloatLimits(dtype)
     k = read(slice(0, 1)).shape[1] - 1
-    has_intercept = k > 1 and _is_same_in_all(read, counts.sum())
+    has_intercept = may_have_intercept and k > 1 and is_same_in_all(read, counts.sum())
     joint = triangles(read, weights, counts)
     if not np.isfinite(joint).all() or not limits.has_squares_of(joint):
         return None
@@ -131,7 +138,7 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return center
 
 
-def _is_same_in_all(read: ReadRows, n_rows: int) -> bool:
+def is_same_in_all(read: ReadRows, n_rows: int) -> bool:
     """Return whether the first covariate is the same nonzero number in all rows."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))

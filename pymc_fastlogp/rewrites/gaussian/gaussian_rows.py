@@ -74,8 +74,8 @@ from pymc_fastlogp import decisions
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.decisions import Refusal
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
-from pymc_fastlogp.rewrites.gaussian.design import build_design, row_reader, row_weights
-from pymc_fastlogp.rewrites.gaussian.factor import factorized
+from pymc_fastlogp.rewrites.gaussian.design import build_design, row_weights
+from pymc_fastlogp.rewrites.gaussian.square_factors import factors_of_design
 from pymc_fastlogp.rewrites.gaussian.squares import (
     MOST_MONOMIALS,
     Expansion,
@@ -84,7 +84,12 @@ from pymc_fastlogp.rewrites.gaussian.squares import (
     Square,
     parse_square,
 )
-from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED, count_squares, sum_of_squares
+from pymc_fastlogp.rewrites.gaussian.sums import (
+    MOST_UNROLLED,
+    count_squares,
+    is_scaled_by_cell,
+    sum_of_squares,
+)
 from pymc_fastlogp.rewrites.rows.compact.grouping import OVERHEAD, Grouping
 from pymc_fastlogp.rewrites.rows.compact.reductions import (
     PRECISIONS,
@@ -111,6 +116,7 @@ from pymc_fastlogp.rewrites.rows.refusals import (
     TOO_MANY_CELLS,
     TOO_MANY_PARAMETERS,
     TOO_MANY_PRODUCTS,
+    WEIGHTS_OF_DATA,
     ZERO_WEIGHTS,
     why_row_specific,
     why_unknown,
@@ -200,6 +206,8 @@ def _reduce(squares: Squares, term: Term) -> ReducedSquare | Refusal:
     grid, square = squares.reads.grid, squares.of_term[term]
     if not grid.n_rows:
         return why_unknown(squares.tree.x)
+    if square.multiplier.depends_on_data or square.scale.depends_on_data:
+        return WEIGHTS_OF_DATA
     cells = _cells(squares, term)
     if cells is None:
         return _why_no_cells(squares, square)
@@ -219,12 +227,11 @@ def _reduce(squares: Squares, term: Term) -> ReducedSquare | Refusal:
     if not weights.of_rows.all():
         return ZERO_WEIGHTS
     dtype = squares.tree.x.type.dtype
-    factor = factorized(row_reader(grid, cells, design), weights.of_rows, cells.counts, dtype)
-    if factor is None:
+    n_own = None if is_scaled_by_cell(cells, square) else design.n_cell_specific
+    factors = factors_of_design(grid, cells, design, weights.of_rows, n_own, dtype)
+    if factors is None:
         return BAD_CONSTANTS
-    summed = sum_of_squares(cells, square, design, factor, dtype)
-    if summed is None:
-        return BAD_CONSTANTS
+    summed = sum_of_squares(cells, square, design, factors, dtype)
     return ReducedSquare(-summed if weights.is_negative else summed, n_rows, n_squares, n)
 
 

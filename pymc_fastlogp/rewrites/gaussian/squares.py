@@ -28,11 +28,12 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.type import float_dtypes
-from pytensor.tensor.variable import TensorConstant, TensorVariable
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.algebra import split_product, split_sum
 from pymc_fastlogp.analysis.elemwise import is_made_by, scalar_op, squared
 from pymc_fastlogp.analysis.gathers import Where
+from pymc_fastlogp.analysis.known_data import depends_on_data, is_known
 from pymc_fastlogp.rewrites.rows.view.chunks import at_rows
 from pymc_fastlogp.rewrites.rows.view.grid import Grid, varies, view_key
 
@@ -53,8 +54,13 @@ class Factor(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Return whether the factor is known in each row."""
-        return isinstance(self.x, TensorConstant)
+        """Return whether the factor is known in each row: a constant, or known with the data."""
+        return is_known(self.x)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Return whether the factor is known with the data, not before."""
+        return depends_on_data(self.x)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
         """Return a constant, or its reciprocal, in some rows; shape ``(1,)`` if the same in all rows."""
@@ -81,6 +87,11 @@ class Monomial(NamedTuple):
     def unknowns(self) -> tuple[Factor, ...]:
         """Return the factors that are not known."""
         return tuple(factor for factor in self.factors if not factor.is_constant)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Return whether a factor is known with the data."""
+        return any(factor.depends_on_data for factor in self.factors)
 
     def at(self, grid: Grid, rows: np.ndarray) -> np.ndarray:
         """Return the product of the constants in some rows, with the sign; shape ``(1,)`` if the same in all rows."""

@@ -19,7 +19,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.rewrites.gaussian.cells import GaussianCells
 from pymc_fastlogp.rewrites.gaussian.design import Covariate, Design, Entry
-from pymc_fastlogp.rewrites.gaussian.factor import CellFactor, factorized
+from pymc_fastlogp.rewrites.gaussian.factor import CellFactor
+from pymc_fastlogp.rewrites.gaussian.square_factors import SquareFactors
 from pymc_fastlogp.rewrites.gaussian.squares import Square
 from pymc_fastlogp.rewrites.rows.view.axes import arrange_axes
 from pymc_fastlogp.rewrites.rows.view.grid import varies
@@ -27,7 +28,9 @@ from pymc_fastlogp.rewrites.rows.view.grid import varies
 # Most parameters that are written out one by one.
 MOST_UNROLLED = 8
 
-AsConstant = Callable[[np.ndarray], TensorVariable]
+# Of constant rows, and of rows that are known with the data.
+type Array = np.ndarray | TensorVariable
+type AsConstant = Callable[[Array], TensorVariable]
 
 
 def is_scaled_by_cell(cells: GaussianCells, square: Square) -> bool:
@@ -45,14 +48,14 @@ def count_squares(cells: GaussianCells, square: Square, design: Design) -> tuple
 
 
 def sum_of_squares(
-    cells: GaussianCells, square: Square, design: Design, factor: CellFactor, dtype: str
-) -> TensorVariable | None:
-    """Return the sum of a square over all its cells, shape ``(1,)``; None if its constants are not finite."""
+    cells: GaussianCells, square: Square, design: Design, factors: SquareFactors, dtype: str
+) -> TensorVariable:
+    """Return the sum of a square over all its cells, shape ``(1,)``."""
 
-    def as_constant(data: np.ndarray) -> TensorVariable:
-        return constant(data.astype(dtype))
+    def as_constant(x: Array) -> TensorVariable:
+        return constant(x.astype(dtype)) if isinstance(x, np.ndarray) else x.astype(dtype)
 
-    rest = np.square(factor.rest)
+    factor, rest = factors.cells, factors.cells.rest**2
     if is_scaled_by_cell(cells, square):
         rows = _rows(design.covariates, factor, len(design.covariates), as_constant)
         return _over_cells(_scaled(cells, square, add_all([*map(sqr, rows), as_constant(rest)])))
@@ -64,14 +67,12 @@ def sum_of_squares(
     if own:
         rows = _rows(design.covariates, factor, len(own), as_constant)
         parts.append(_over_cells(add_all(map(sqr, rows))))
-    if own and shared:
-        of_shared = _factorize_shared(factor, len(own), dtype)
-        if of_shared is None:
-            return None
-        factor, rest = of_shared, np.append(rest, np.square(of_shared.rest))
+    total = rest.sum(keepdims=True)
+    if factors.shared is not None:
+        factor, total = factors.shared, total + factors.shared.rest**2
     if shared:
         parts.append(_over_cells(_shared_squares(shared, factor, as_constant)))
-    return _scaled(cells, square, add_all([*parts, as_constant(rest.sum(keepdims=True))]))
+    return _scaled(cells, square, add_all([*parts, as_constant(total)]))
 
 
 def _scaled(cells: GaussianCells, square: Square, squared: TensorVariable) -> TensorVariable:
@@ -102,8 +103,8 @@ def _rows(
 
 def _products(
     covariates: Sequence[Covariate],
-    triangle: np.ndarray,
-    center: np.ndarray,
+    triangle: Array,
+    center: Array,
     as_constant: AsConstant,
 ) -> list[TensorVariable]:
     """Return entries of a row, shape ``(n, k)``, times deviations from the center."""
@@ -113,10 +114,17 @@ def _products(
         for k in range(n_unrolled)
     ]
     if n_unrolled < len(covariates):
-        many, at = triangle[:, n_unrolled:], center[:, n_unrolled:].astype(np.longdouble)
+        many, at = triangle[:, n_unrolled:], center[:, n_unrolled:]
         vector = _vector_of(covariates[n_unrolled:])
-        products.append(dot(as_constant(many), vector) - as_constant((many * at).sum(axis=1)))
+        products.append(dot(as_constant(many), vector) - as_constant(_row_sums(many, at)))
     return products
+
+
+def _row_sums(many: Array, at: Array) -> Array:
+    """Return the sums of products, in extended precision if they are constants and numpy has it."""
+    if isinstance(at, np.ndarray):
+        at = at.astype(np.longdouble)
+    return (many * at).sum(axis=1)
 
 
 def _low_products(
@@ -125,8 +133,8 @@ def _low_products(
     """Return the products of the low parts of the first row."""
     return [
         _product(covariates[k], factor.low[:, k], factor.center[:, k], as_constant)
-        for k in range(_n_unrolled(covariates))
-        if factor.low[:, k].any()
+        for k in range(1, _n_unrolled(covariates))
+        if not isinstance(factor.low, np.ndarray) or factor.low[:, k].any()
     ]
 
 
@@ -137,22 +145,10 @@ def _n_unrolled(covariates: Sequence[Covariate]) -> int:
 
 
 def _product(
-    covariate: Covariate, entries: np.ndarray, center: np.ndarray, as_constant: AsConstant
+    covariate: Covariate, entries: Array, center: Array, as_constant: AsConstant
 ) -> TensorVariable:
     """Return entries of a column, shape ``(n,)``, times the deviation from the center."""
     return as_constant(entries) * (covariate.parameter - as_constant(center))
-
-
-def _factorize_shared(factor: CellFactor, n_cell_specific: int, dtype: str) -> CellFactor | None:
-    """Factorize the rows that read shared parameters only as one cell; None if their squares overflow or underflow."""
-    triangle = np.triu(factor.triangle[:, n_cell_specific:, n_cell_specific:])
-    fit = np.einsum(
-        "njk,nk->nj", triangle.astype(np.longdouble), factor.center[:, n_cell_specific:]
-    )
-    rows = np.dstack([triangle, factor.offset[:, n_cell_specific:] - fit.astype(float)])
-    n_rows = rows.shape[0] * rows.shape[1]
-    read = rows.reshape(n_rows, -1).__getitem__
-    return factorized(read, np.ones(1), np.array([n_rows]), dtype)
 
 
 def _shared_squares(
@@ -161,9 +157,10 @@ def _shared_squares(
     """Return the squares of the rows of one triangle."""
     if len(covariates) <= MOST_UNROLLED:
         return add_all(map(sqr, _rows(covariates, factor, len(covariates), as_constant)))
-    triangle = np.triu(factor.triangle[0])
+    triangle = factor.triangle[0]
     if factor.pivot is not None:
-        triangle[0] *= factor.pivot
+        is_first = np.eye(len(covariates))[:, :1]
+        triangle = is_first * (factor.pivot * triangle) + (1 - is_first) * triangle
     deviation = _vector_of(covariates) - as_constant(factor.center[0])
     return sqr(dot(as_constant(triangle), deviation) + as_constant(factor.offset[0]))
 

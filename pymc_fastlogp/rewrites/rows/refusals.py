@@ -80,6 +80,10 @@ ZERO_WEIGHTS = Refusal(
     "some weights are zero, and 0 * inf would be NaN if a square is infinite",
     "drop the rows with weight zero",
 )
+WEIGHTS_OF_DATA = Refusal(
+    "weights or scales of rows are shared data",
+    "freeze weights and scales that all data sets have in common",
+)
 BAD_CONSTANTS = Refusal(
     "constants are not finite, squares of constants overflow or underflow, or weights have both signs",
     "check data and weights for NaN, infinities, negative signs, and units that make values huge or tiny",
