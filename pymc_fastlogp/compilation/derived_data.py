@@ -45,12 +45,9 @@ def mark(x: Variable, shape: tuple[int, ...]) -> Variable:
 def derive(outputs: Sequence[Variable]) -> tuple[list[Variable], DerivedData]:
     """Return a graph in which variables stand for the largest expressions of marked data."""
     nodes = [*toposort(outputs)]
-    derived: set[Variable] = set()
-    for node in nodes:
-        if _is_derived(node, derived):
-            derived.update(node.outputs)
+    derived = _derived(nodes)
     read = {x for node in nodes if node.outputs[0] not in derived for x in node.inputs}
-    largest = [x for x in dict.fromkeys(_outputs_of(nodes)) if x in derived and x in read]
+    largest = [x for node in nodes for x in node.outputs if x in derived and x in read]
     graph = FunctionGraph(outputs=largest, clone=True)
     values = interpreter.Graph(graph.outputs, graph.toposort())()
     variables = [_stand_in(x, value) for x, value in zip(largest, values, strict=True)]
@@ -58,20 +55,19 @@ def derive(outputs: Sequence[Variable]) -> tuple[list[Variable], DerivedData]:
     return new, DerivedData(variables, graph)
 
 
-def _outputs_of(nodes: Sequence[Apply]) -> list[Variable]:
-    return [x for node in nodes for x in node.outputs]
-
-
-def _is_derived(node: Apply, derived: set[Variable]) -> bool:
-    """Return whether the outputs of a node depend on marked data alone, and need no compiler."""
-    if isinstance(node.op, KnownData):
-        return True
-    if isinstance(node.op, HasInnerGraph | RandomVariable):
-        return False
-    is_of_data = [x in derived for x in node.inputs]
-    return any(is_of_data) and all(
-        known or isinstance(x, Constant) for known, x in zip(is_of_data, node.inputs, strict=True)
-    )
+def _derived(nodes: Sequence[Apply]) -> set[Variable]:
+    """Return the variables that depend on marked data and constants alone, and need no compiler."""
+    constants: set[Variable] = set()
+    derived: set[Variable] = set()
+    for node in nodes:
+        others = [x for x in node.inputs if not isinstance(x, Constant) and x not in constants]
+        if isinstance(node.op, KnownData):
+            derived.update(node.outputs)
+        elif isinstance(node.op, HasInnerGraph | RandomVariable) or not derived.issuperset(others):
+            continue
+        else:
+            (derived if others else constants).update(node.outputs)
+    return derived
 
 
 def _stand_in(x: Variable, value: np.ndarray) -> SharedVariable:

@@ -8,7 +8,7 @@ PyMC compiles the initial-point function for PyTensor's virtual machine without 
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pymc.pytensorf import find_rng_nodes, reseed_rngs
@@ -22,12 +22,34 @@ from pymc_fastlogp.models.freeze import frozen_copy
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_fastlogp.compilation.shapes import Shapes
-
 
 def jittered_variables(model: "pm.Model", names: Sequence[str] | None) -> set | None:
     """Return variables of a model by name, None if ``names`` is None."""
     return None if names is None else {model[name] for name in names}
+
+
+class Shapes(NamedTuple):
+    """Shapes that depend on the data of a model.
+
+    Attributes
+    ----------
+    stored : dict of str to tuple of int
+        Shapes of value variables, free variables and deterministics by name.
+    dims : dict of str to int
+        Lengths of dimensions.
+    data : tuple of tuple of int, optional
+        Shapes of the data, if the compiled model is for data of these shapes alone.
+    """
+
+    stored: dict[str, tuple[int, ...]]
+    dims: dict[str, int]
+    data: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def compiled(self) -> dict[str, tuple[int, ...]]:
+        """The shapes that the compiled model depends on, by name."""
+        of_data = {f"data {i}": shape for i, shape in enumerate(self.data or ())}
+        return self.stored | of_data
 
 
 class ModelSource:
@@ -54,7 +76,7 @@ class ModelSource:
         *,
         freeze: bool,
         data: Sequence[SharedVariable] | None = None,
-        shapes: "Shapes | None" = None,
+        shapes: Shapes | None = None,
     ):
         self.data, self.shapes = data, shapes
         self._given, self._options, self._is_frozen = model, options, freeze

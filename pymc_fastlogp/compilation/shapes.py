@@ -6,40 +6,17 @@ evaluated node by node.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_fastlogp.compilation import interpreter
+from pymc_fastlogp.compilation.model_source import Shapes
 
 if TYPE_CHECKING:
     import pymc as pm
     from pytensor.graph.fg import FunctionGraph
-
-
-class Shapes(NamedTuple):
-    """Shapes that depend on the data of a model.
-
-    Attributes
-    ----------
-    stored : dict of str to tuple of int
-        Shapes of value variables, free variables and deterministics by name.
-    dims : dict of str to int
-        Lengths of dimensions.
-    data : tuple of tuple of int, optional
-        Shapes of the data, if the compiled model is for data of these shapes alone.
-    """
-
-    stored: dict[str, tuple[int, ...]]
-    dims: dict[str, int]
-    data: tuple[tuple[int, ...], ...] | None = None
-
-    @property
-    def compiled(self) -> dict[str, tuple[int, ...]]:
-        """The shapes that the compiled model depends on, by name."""
-        of_data = {f"data {i}": shape for i, shape in enumerate(self.data or ())}
-        return self.stored | of_data
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 A fit of a small model takes a tenth of a second. Hashing the model, reading its record from disk and loading the machine code take as long.
 :class:`ReusedModel` hashes a model once, and :data:`_loaded` keeps the loaded callbacks by the key of the model with the shapes of its stored variables.
+
+Data are set once for thousands of evaluations. For data of the usual shapes a model is compiled in another form, which reads what depends on data alone:
+:mod:`pymc_fastlogp.compilation.derived_data`.
 """
 
 import logging
@@ -19,7 +22,8 @@ from pymc_fastlogp.analysis.known_data import UnusableDataError
 from pymc_fastlogp.callbacks.native import DirectCallback
 from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.loading import CompiledRecord, load_callbacks
-from pymc_fastlogp.compilation.shapes import Shapes, shape_graph
+from pymc_fastlogp.compilation.model_source import Shapes
+from pymc_fastlogp.compilation.shapes import shape_graph
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import Form, NotKeyedError, form_of
 from pymc_fastlogp.model_cache.record import Record

@@ -21,8 +21,8 @@ from pymc_fastlogp.callbacks.native import read_only_copy
 from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.compilation.coords import coords_at
 from pymc_fastlogp.compilation.loading import CompiledRecord, EvaluatedModel, evaluated_model
-from pymc_fastlogp.compilation.model_source import ModelSource
-from pymc_fastlogp.compilation.shapes import ShapeGraph, Shapes, shape_graph
+from pymc_fastlogp.compilation.model_source import ModelSource, Shapes
+from pymc_fastlogp.compilation.shapes import ShapeGraph, shape_graph
 from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.model_cache.key import Form, NotKeyedError, form_of, key_of
 from pymc_fastlogp.model_cache.record import Record

@@ -3,14 +3,17 @@
 from collections import Counter
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymc_fastlogp.analysis.known_data import KnownData
 from pymc_fastlogp.decisions import collected
 from pymc_fastlogp.rewrites.gaussian.gaussian_rows import NAME
-from tests.rewrites.conftest import pregrad, size_of_terms, sum_and_gradient
+from pymc_fastlogp.rewrites.gaussian.square_factors import FactorsOfData
+from tests.rewrites.conftest import nodes_of, pregrad, size_of_terms, sum_and_gradient
 
 
 class LinearModels:
@@ -43,6 +46,10 @@ class LinearModels:
     def column(self):
         return self.columns[self.draw(st.integers(0, len(self.columns) - 1))]
 
+    def known(self, values):
+        """Return values as the model reads them: as constants, or as data that change after the graph is rewritten."""
+        return values
+
     def parameter(self, *shape, size=1.0):
         variable = pt.tensor(f"p{len(self.inputs)}", shape=shape, dtype="float64")
         self.inputs[variable] = np.asarray(size * self.rng.normal(0, 0.5, size=shape))
@@ -63,7 +70,8 @@ class LinearModels:
         terms = [self.coefficient()]
         for _ in range(self.draw(st.integers(0, 2))):
             column = self.column()
-            terms.append(self.coefficient(1 / abs(column).max(initial=1e-9)) * column)
+            size = 1 / abs(column).max(initial=1e-9)
+            terms.append(self.coefficient(size) * self.known(column))
         if self.draw(st.integers(0, 3)) == 0:
             design = np.column_stack([self.columns[0], self.columns[2]])
             terms.append(pt.dot(design, self.parameter(2)))
@@ -80,11 +88,27 @@ class LinearModels:
 
     def square(self):
         y = self.draw(st.sampled_from([0.0, 1e4])) + self.rng.normal(size=self.n)
-        square = pt.sqr((y - self.predictor()) / self.scale())
+        square = pt.sqr((self.known(y) - self.predictor()) / self.scale())
         kind = self.draw(st.integers(0, 4))
         if kind == 0:
             return pt.switch(self.columns[0] > 0, square, 0.0)
         return abs(self.columns[0]) * square if kind == 1 else -0.5 * square
+
+
+class LinearModelsOfData(LinearModels):
+    """Linear models in which outcomes and some covariates are shared data."""
+
+    def __init__(self, draw):
+        super().__init__(draw)
+        self.data = {}
+
+    def known(self, values):
+        if self.data and self.draw(st.booleans()):
+            return values
+        shared = pytensor.shared(np.asarray(values, dtype="float64"))
+        # Other data of the same kind.
+        self.data[shared] = self.rng.permutation(values) * self.draw(st.sampled_from([1.0, 1.5]))
+        return KnownData(np.shape(values))(shared)
 
 
 @st.composite
@@ -94,6 +118,24 @@ def sums(draw):
     if draw(st.booleans()):
         terms = terms - pt.log(models.scale())
     return pt.broadcast_to(terms, (models.n,)).sum(), models.inputs
+
+
+@st.composite
+def sums_of_data(draw):
+    models = LinearModelsOfData(draw)
+    terms = pt.broadcast_to(models.square(), (models.n,))
+    return terms.sum(), models.inputs, models.data
+
+
+def assert_same(out, on, inputs):
+    """Assert that a rewritten sum has the value and the gradient of the sum."""
+    off = sum_and_gradient(pregrad(out, on=False), inputs)
+    size = size_of_terms(out, inputs)
+    value, *gradient = sum_and_gradient(on, inputs)
+    assert abs(value - off[0]) <= 1e-12 * size
+    for expected, found in zip(off[1:], gradient, strict=True):
+        largest = max(float(np.max(np.abs(expected), initial=1.0)), size)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-11 * largest)
 
 
 def check_any_sum(n):
@@ -106,13 +148,25 @@ def check_any_sum(n):
         with collected() as decisions:
             on = pregrad(out, on=True)
         counts[any(d.fired for d in decisions if d.rule == NAME)] += 1
-        off = sum_and_gradient(pregrad(out, on=False), inputs)
-        size = size_of_terms(out, inputs)
-        value, *gradient = sum_and_gradient(on, inputs)
-        assert abs(value - off[0]) <= 1e-12 * size
-        for expected, found in zip(off[1:], gradient, strict=True):
-            largest = max(float(np.max(np.abs(expected), initial=1.0)), size)
-            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-11 * largest)
+        assert_same(out, on, inputs)
+
+    check()
+    return counts
+
+
+def check_any_sum_of_data(n):
+    counts = Counter()
+
+    @settings(max_examples=n)
+    @given(sums_of_data())
+    def check(case):
+        out, inputs, data = case
+        on = pregrad(out, on=True)
+        counts[bool(nodes_of(on, FactorsOfData))] += 1
+        assert_same(out, on, inputs)
+        for shared, values in data.items():
+            shared.set_value(values)
+        assert_same(out, on, inputs)
 
     check()
     return counts
@@ -122,6 +176,17 @@ def test_same_for_any_sum():
     counts = check_any_sum(20)
     assert counts[True] >= 10
     assert counts[False] >= 1
+
+
+def test_same_for_any_sum_of_data_that_change_afterwards():
+    counts = check_any_sum_of_data(20)
+    assert counts[True] >= 8
+    assert counts[False] >= 1
+
+
+@pytest.mark.slow
+def test_same_for_very_many_sums_of_data():
+    assert check_any_sum_of_data(2000)[True] >= 700
 
 
 @pytest.mark.slow

@@ -41,6 +41,8 @@ When it applies
 - A ``Sum`` over all rows, directly or below parameter checks of PyMC. One of its terms is the square of an expression
   affine in parameters, with constant coefficients: numpy data, or frozen ``pm.Data``. Normal, log-normal and
   half-normal densities have this form.
+- In :func:`~pymc_fastlogp.sample_many` outcomes and covariates may be shared: the triangles are computed once for each data set,
+  see :mod:`~pymc_fastlogp.rewrites.gaussian.square_factors`.
 - Parameters are scalars, gathers by constant indices, ``(beta[group] * X).sum(-1)``, ``X @ beta``, and products of
   these with expressions that a cell shares.
 - The scale is shared, known per row, or per group. Rows may have known weights of one sign, or a known mask.
@@ -52,7 +54,7 @@ When it refuses
 ---------------
 Each refusal is logged with its reason by the logger ``pymc_fastlogp``:
 
-- Shared data, random numbers, minibatches, or a parameter with one value per row.
+- Other shared data, random numbers, minibatches, or a parameter with one value per row.
 - A predictor that is not linear in a covariate, such as ``exp(b * x)``, or a scale that differs per row and is unknown.
 - Too few rows per cell, too many parameters per cell, or more than 600 products in the expanded predictor.
 - Weights of both signs, or of zero: ``0 * inf`` is NaN without the rule.

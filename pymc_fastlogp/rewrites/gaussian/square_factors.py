@@ -58,7 +58,8 @@ def square_factors(
     n_rows = rows.shape[0] * rows.shape[1]
     read = rows.reshape(n_rows, -1).__getitem__
     counts = np.array([n_rows])
-    shared = factorized(read, np.ones(1), counts, dtype, may_have_intercept=may_have_intercept)
+    # Below the diagonal are zeros.
+    shared = factorized(read, np.ones(1), counts, dtype, may_have_intercept=False)
     return None if shared is None else SquareFactors(cells, shared)
 
 
@@ -137,9 +138,10 @@ class FactorsOfData(Op):
             )
         if found is None:
             raise UnusableDataError("data are not finite, or their squares overflow or underflow")
-        arrays = [x for level in found if level is not None for x in _arrays(level)]
+        levels = [level for level in found if level is not None]
+        arrays = [x for level in levels for x in _arrays(level, self.dtype)]
         for cell, x in zip(output_storage, arrays, strict=True):
-            cell[0] = x.astype(self.dtype)
+            cell[0] = x
 
     def factors(
         self, rows: TensorVariable, weights: np.ndarray, counts: np.ndarray
@@ -148,24 +150,22 @@ class FactorsOfData(Op):
         outputs = self.make_node(rows, constant(weights), constant(counts)).outputs
         n = len(CellFactor._fields)
         cells, shared = CellFactor(*outputs[:n]), None
+        if not self.has_intercept:
+            cells = cells._replace(pivot=None)
         if len(outputs) > n:
-            shared = _without_intercept(CellFactor(*outputs[n:]))
-        return SquareFactors(cells if self.has_intercept else _without_intercept(cells), shared)
+            shared = CellFactor(*outputs[n:])._replace(pivot=None)
+        return SquareFactors(cells, shared)
 
 
-def _shapes(n: int, k: int) -> CellFactor:
-    """Return the shapes of the arrays of ``n`` cells with ``k`` covariates."""
-    return CellFactor((n, k), (n, k, k), (n, k), (n,), (n, k), (n,))
+def _shapes(n: int, k: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the arrays of a :class:`CellFactor`, for ``n`` cells with ``k`` covariates."""
+    return (n, k), (n, k, k), (n, k), (n,), (n, k), (n,)
 
 
-def _arrays(factor: CellFactor) -> CellFactor:
-    """Return a factor whose arrays do not depend on chance: low parts of zero become negligible, with the sign of their shares."""
-    shares, limits = factor.triangle[:, 0], np.finfo(factor.low.dtype)
-    negligible = np.copysign(limits.tiny, shares)
+def _arrays(factor: CellFactor, dtype: str) -> list[np.ndarray]:
+    """Return the arrays of a factor, of which the graph needs all: low parts of zero become negligible, with the sign of their shares."""
+    negligible = np.copysign(np.finfo(dtype).tiny, factor.triangle[:, 0])
     low = np.where(factor.low == 0, negligible, factor.low)
     pivot = np.ones(len(low)) if factor.pivot is None else factor.pivot
-    return factor._replace(low=low, pivot=pivot)
-
-
-def _without_intercept(factor: CellFactor) -> CellFactor:
-    return factor._replace(low=None, pivot=None)
+    arrays = (factor.center, factor.triangle, low, pivot, factor.offset, factor.rest)
+    return [x.astype(dtype) for x in arrays]
