@@ -14,6 +14,7 @@ node by itself, so the stack walks are wasted. PyTensor disables them during its
 import gc
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,8 +35,8 @@ def compile_lock() -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Hold the lock for a block, with existing objects frozen and tracebacks disabled."""
-    with compile_lock(), existing_objects_frozen(), without_tracebacks():
+    """Hold the lock for a block, with existing objects frozen, and without tracebacks and warnings about fusion."""
+    with compile_lock(), existing_objects_frozen(), without_tracebacks(), without_fusion_warnings():
         yield
 
 
@@ -43,6 +44,14 @@ def compiling() -> Iterator[None]:
 def without_tracebacks() -> Iterator[None]:
     """Disable PyTensor's tracebacks of variables for a block, in all threads."""
     with config.change_flags(traceback__limit=0):
+        yield
+
+
+@contextmanager
+def without_fusion_warnings() -> Iterator[None]:
+    """Silence PyTensor's warning that a node would have too many operands, as it may without a C++ compiler: kernels fuse the nodes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Loop fusion failed")
         yield
 
 

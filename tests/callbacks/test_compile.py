@@ -1,5 +1,7 @@
 """Direct callbacks against those that nutpie compiles with Numba: the same numbers, status and draws."""
 
+import warnings
+
 import numpy as np
 import nutpie
 import pymc as pm
@@ -345,6 +347,19 @@ def test_excluded_kernels_leave_the_graph_to_numba(run_script):
     assert name == "DirectCallback"
     assert float(value) == pytest.approx(-1.4189385332)
     assert "Numba compiles the graph of logp" in result.stderr
+
+
+def test_sums_of_many_operands_warn_of_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYMC_FASTLOGP_CACHE", str(tmp_path))
+    monkeypatch.setattr("pytensor.tensor.rewriting.elemwise.config.cxx", "")
+    rng, index = np.random.default_rng(0), np.arange(200) % 5
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, pm.HalfNormal("tau"), shape=5), pm.Normal("b")
+        s = pm.HalfNormal("s", shape=5)
+        pm.Normal("y", a[index] + b * rng.normal(size=200), s[index], observed=rng.normal(size=200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        pymc_fastlogp.compile_pymc_model(model)
 
 
 def test_refuses_models_that_cannot_be_sampled():
