@@ -1,4 +1,4 @@
-"""What depends on data alone is computed once for each data set, and gives the log density of all data."""
+"""Expressions of data alone are computed once for each data set, and give the log density of all data."""
 
 import numpy as np
 import pymc as pm

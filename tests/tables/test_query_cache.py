@@ -1,4 +1,4 @@
-"""What was read of a table is found on disk by a later process, and only then."""
+"""Rows that were read of a table are found on disk by a later process, and only then."""
 
 import logging
 import os

@@ -34,7 +34,7 @@ def grouped(table, *names):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """What is written to a terminal."""
+    """Output to a terminal."""
     written = StringIO()
     monkeypatch.setattr(
         progress, "Console", lambda: Console(file=written, force_terminal=True, width=100)

@@ -35,7 +35,9 @@ def reduce_by_half_pi(x: Floats) -> tuple[Integers, Pair]:
     """Return k, correct modulo 4, and r, which is nan where x is not finite."""
     magnitude = x.magnitude()
     huge = (magnitude >= HUGE) & (magnitude < INF)
-    shifted, high, low = huge.where_any(_cody_waite(x), lambda: _by_lane(huge.select(x, HUGE)))
+    shifted, high, low = huge.where_any(
+        _cody_waite(x), lambda: _payne_hanek_by_lane(huge.select(x, HUGE))
+    )
     return shifted.bits(), Pair(high, low)
 
 
@@ -51,7 +53,7 @@ def _cody_waite(x: Floats) -> Sequence[Floats]:
     return shifted, r.high, r.low
 
 
-def _by_lane(x: Floats) -> Sequence[Floats]:
+def _payne_hanek_by_lane(x: Floats) -> Sequence[Floats]:
     """Return the results of :func:`_cody_waite` for huge arguments."""
     builder = x.builder
     function = payne_hanek.declare(builder.module)

@@ -14,7 +14,7 @@ the product. Two measures keep the digits of the summands:
 - The *low* part of :math:`s_k` is its rounding error. It has the sign of :math:`s_k`, so an infinite parameter is not
   multiplied by both signs.
 - :math:`m_0` has so few digits that :math:`h_0 - m_0` is exact for :math:`h_0` as large as a likely :math:`s_k e_k`,
-  see :func:`with_few_digits`. The remaining target is part of :math:`d_0`.
+  see :func:`round_center`. The remaining target is part of :math:`d_0`.
 """
 
 from typing import NamedTuple
@@ -90,7 +90,7 @@ def shares_of_first(joint: np.ndarray) -> np.ndarray:
     return shares
 
 
-def with_few_digits(
+def round_center(
     center: np.ndarray, joint: np.ndarray, norms: np.ndarray, limits: FloatLimits
 ) -> np.ndarray:
     """Round the center of the intercept.

@@ -97,7 +97,9 @@ def _permuted(readers: list[RowReader], rows: np.ndarray, by: str) -> Replacemen
     position = {node: k for k, node in enumerate(order)}
     # A replacement reads variables of the current graph, so that the last reductions are replaced first.
     last_first = sorted(readers, key=lambda reader: position[reader.node], reverse=True)
-    result = {reader.node.outputs[0]: _at(chosen, reader, rows) for reader in last_first}
+    result = {
+        reader.node.outputs[0]: _reduction_at_rows(chosen, reader, rows) for reader in last_first
+    }
     if not all(old.type.is_super(new.type) for old, new in result.items()):
         return None
     for old, new in result.items():
@@ -106,7 +108,7 @@ def _permuted(readers: list[RowReader], rows: np.ndarray, by: str) -> Replacemen
     return result
 
 
-def _at(chosen: ChosenRows, reader: RowReader, rows: np.ndarray) -> TensorVariable:
+def _reduction_at_rows(chosen: ChosenRows, reader: RowReader, rows: np.ndarray) -> TensorVariable:
     """Return a reduction over permuted rows."""
     node, where = reader.node, {reader.axis: rows}
     [x] = node.inputs
