@@ -35,7 +35,7 @@ import numpy as np
 
 from pymc_fastlogp.analysis.triangles import ReadRows, triangles
 from pymc_fastlogp.rewrites.gaussian.float_limits import FloatLimits
-from pymc_fastlogp.rewrites.gaussian.intercept import first_row, shares_of_first, round_center
+from pymc_fastlogp.rewrites.gaussian.intercept import first_row, round_center, shares_of_first
 from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of
 
 # A covariate whose part independent of earlier covariates is a smaller share has no part in the center.
@@ -104,7 +104,7 @@ def factorized(
     limits = FloatLimits(dtype)
     k = read(slice(0, 1)).shape[1] - 1
     has_intercept = (
-        may_have_intercept and k > 1 and has_constant_first_covariate(read, counts.sum())
+        may_have_intercept and k > 1 and _has_constant_first_covariate(read, counts.sum())
     )
     joint = triangles(read, weights, counts)
     if not np.isfinite(joint).all() or not limits.has_squares_of(joint):
@@ -140,7 +140,7 @@ def _center(joint: np.ndarray, norms: np.ndarray) -> np.ndarray:
     return center
 
 
-def has_constant_first_covariate(read: ReadRows, n_rows: int) -> bool:
+def _has_constant_first_covariate(read: ReadRows, n_rows: int) -> bool:
     """Return whether the first covariate is the same nonzero number in all rows."""
     first = read(slice(0, 1))[0, 0]
     return first != 0 and all((read(rows)[:, 0] == first).all() for rows in chunks_of(n_rows))
