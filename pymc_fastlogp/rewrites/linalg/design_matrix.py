@@ -73,6 +73,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.analysis.column_blocks import Block, ColumnBlocks, column_blocks
 from pymc_fastlogp.analysis.elemwise import in_type, is_elemwise, squared
+from pymc_fastlogp.analysis.row_tables import RowTable
 from pymc_fastlogp.rewrites.gaussian.squares import MOST_COLUMNS
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED
 from pymc_fastlogp.rewrites.replacement import replacement
@@ -212,6 +213,7 @@ class Product(NamedTuple):
         blocks, given = self.blocks, self.coefficients
         combined = given.combined(blocks)
         terms = [_gathered(block, combined) for block in blocks.blocks]
+        terms += [_gathered_from_table(table, given) for table in blocks.tables]
         if len(blocks.dense):
             terms.append(given.times(self.matrix[:, blocks.dense], blocks.dense))
         if blocks.baselines:
@@ -234,6 +236,16 @@ def _gathered(block: Block, coefficients: Coefficients) -> TensorVariable:
     if reads.all():
         return coefficients.at(column)
     return coefficients.padded().at(np.where(reads, column, n_columns))
+
+
+def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorVariable:
+    """Return the product of columns with few distinct rows, without their baselines."""
+    parts = []
+    if len(table.single):
+        parts.append(coefficients.of(table.single) * coefficients.aligned(table.scales))
+    if len(table.rows):
+        parts.append(coefficients.times(table.rows, table.columns))
+    return join(0, *parts)[constant(table.of_row)]
 
 
 def _parse(node: Apply) -> Product | None:
@@ -315,7 +327,9 @@ def _product(
             column_blocks(matrix, FEWEST_COLUMNS) if is_large and is_real else None
         )
     blocks = known[is_transposed]
-    return None if blocks is None else Product(matrix, blocks, coefficients, order)
+    if blocks is None or (blocks.tables and coefficients.group is not None):
+        return None
+    return Product(matrix, blocks, coefficients, order)
 
 
 def _square_of(fgraph: FunctionGraph, x: TensorVariable) -> TensorVariable | None:
@@ -341,12 +355,13 @@ def _has_smaller_triangle(fgraph: FunctionGraph, product: Product, square: Tenso
         return False
     n, p = product.matrix.shape
     blocks, keys = product.blocks, reads_of(fgraph, (n,)).keys
+    n_table = sum(table.rows.size for table in blocks.tables)
     of_others = [index for index in _indices(square) if index.shape == (n,)]
-    of_blocks = [block.of_row for block in blocks.blocks]
+    of_blocks = [part.of_row for part in (*blocks.blocks, *blocks.tables)]
     n_dense = len(blocks.dense) + (len(blocks.baselines) > 0)
     whole = _triangle(keys, of_others, p) if p <= MOST_COLUMNS else None
     by_cell = _triangle(keys, [*of_others, *of_blocks], n_dense)
-    return whole is None or (by_cell is not None and by_cell < whole)
+    return whole is None or (by_cell is not None and by_cell + n_table < whole)
 
 
 def _indices(x: TensorVariable) -> list[np.ndarray]:
