@@ -88,7 +88,8 @@ def row_table(x: np.ndarray, columns: list[int], most: float) -> RowTable | None
         if (column == column[first][of_row]).all():
             continue
         of_row = _refined(of_row, column)
-        first = np.unique(of_row, return_index=True)[1]
+        # Codes are numbered by first occurrence.
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(of_row), prepend=-1))
         if len(first) > MAX_DISTINCT_SHARE * len(x):
             return None
     table = _with_single_entries(

@@ -4,6 +4,7 @@ r"""Gather the coefficients of dummy variables and other sparse columns, instead
 
     X @ b                ->  b[column] + X_dense @ b_dense                X constant
     X @ b                ->  b[c1] + b[c2] + v * b[c3] + m * b_0 + ..
+    X @ b                ->  (D @ b_t)[row] + X_dense @ b_dense
     X @ B                ->  B[column] + X_dense @ B_dense
     (X * b).sum(1)       ->  as X @ b
     (X * b[g]).sum(1)    ->  b[g, column] + (X_dense * b_dense[g]).sum(1)
@@ -19,6 +20,11 @@ with the baseline :math:`m_j` of a column, the column :math:`c_i` that differs i
 no product. Differences that are equal within a column scale its coefficient once. A row without a difference reads a
 zero behind the coefficients. Constant columns have only a baseline. Centered and standardized dummies have two values,
 so they are blocks too. Columns with proportional differences share a coefficient.
+
+Columns with few distinct rows are a gather of a small product: sum, Helmert and polynomial contrasts of a factor, their interactions, and bases
+of covariates with few values (:mod:`~pymc_fastlogp.analysis.row_tables`). With the distinct rows :math:`D` and their number
+:math:`t_i` in row :math:`i`, :math:`\sum_{j \in T} x_{ij} b_j = (D b)_{t_i}`. Rows of :math:`D` with one entry read a coefficient. So all
+levels but one of a sum contrast need no product.
 
 The rule runs before the gradient and before the other rules about rows. Those rules see a model that is written with an
 index: :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>`,
@@ -50,6 +56,7 @@ When it refuses
 - Shared data, and matrices that are computed.
 - A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
   crossed, for example. If the triangle is refused, the rule applies afterwards.
+- Coefficients of groups, ``b[g]``, if columns have few distinct rows.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
