@@ -92,9 +92,7 @@ def row_table(x: np.ndarray, columns: list[int], most: float) -> RowTable | None
         first = np.flatnonzero(np.diff(np.maximum.accumulate(of_row), prepend=-1))
         if len(first) > MAX_DISTINCT_SHARE * len(x):
             return None
-    table = _with_single_entries(
-        np.array(columns), x[first][:, columns].astype("float64"), of_row
-    )
+    table = _with_single_entries(np.array(columns), x[first][:, columns].astype("float64"), of_row)
     is_small = table.rows.size <= most
     return table if is_small and np.isfinite(table.rows).all() else None
 

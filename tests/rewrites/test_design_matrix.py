@@ -74,7 +74,11 @@ DESIGNS = {
     "every other row": (joined(DUMMIES, Z)[::2], 1, 1),
     "rows and columns backwards": (joined(DUMMIES, Z)[::-1, ::-1], 1, 1),
     "sum contrasts": (joined(np.ones(N), SUM[LEVEL], Z), 1, 2),
-    "centered sum contrasts": (joined(SUM[LEVEL] - SUM[LEVEL].mean(axis=0), Z), 1, 2),
+    "centered sum contrasts": (
+        joined(np.ones(N), SUM[LEVEL] - SUM[LEVEL].mean(axis=0), Z),
+        1,
+        2,
+    ),
     "Helmert contrasts": (joined(Z, HELMERT[WIDE]), 1, 2),
     "polynomial contrasts": (joined(POLYNOMIAL[WIDE], Z), 1, 2),
     "interaction of contrasts": (joined(interaction(SUM[LEVEL], POLYNOMIAL[OTHER, :3]), Z), 1, 2),
@@ -220,13 +224,13 @@ def test_squares_that_are_no_triangle():
 
 def test_sum_contrasts_multiply_one_row():
     """Only the level that is minus the sum of the others has a product."""
-    found = split(pt.dot(joined(SUM[LEVEL], Z), coefficients(L + 2)))
+    found = split(pt.dot(joined(np.ones(N), SUM[LEVEL], Z), coefficients(L + 3)))
     matrices = [a.owner.inputs[0] for a in ancestors([found]) if isinstance(a.owner_op, Dot)]
-    assert sorted(m.type.shape for m in matrices) == [(1, L - 1), (N, 3)]
+    assert sorted(m.type.shape for m in matrices) == [(1, L), (N, 3)]
 
 
 def test_refuses_contrasts_with_coefficients_of_groups():
-    x = joined(SUM[LEVEL], Z)
+    x = joined(np.ones(N), SUM[LEVEL], Z)
     assert_left_alone((x * coefficients(5, x.shape[1])[GROUP]).sum(axis=1), *NAMES)
 
 
