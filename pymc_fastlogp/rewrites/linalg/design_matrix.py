@@ -364,7 +364,8 @@ def _has_smaller_triangle(fgraph: FunctionGraph, product: Product, square: Tenso
     blocks, keys = product.blocks, reads_of(fgraph, (n,)).keys
     n_table = sum(table.rows.size for table in blocks.tables)
     of_others = [index for index in _indices(square) if index.shape == (n,)]
-    of_blocks = [part.of_row for part in (*blocks.blocks, *blocks.tables)]
+    of_blocks = [block.of_row for block in blocks.blocks]
+    of_blocks += [table.of_row for table in blocks.tables]
     n_dense = len(blocks.dense) + (len(blocks.baselines) > 0)
     whole = _triangle(keys, of_others, p) if p <= MOST_COLUMNS else None
     by_cell = _triangle(keys, [*of_others, *of_blocks], n_dense)
