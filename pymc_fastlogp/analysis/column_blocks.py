@@ -8,6 +8,9 @@ differences are in different rows are disjoint. A *block* of disjoint columns ha
 
 Columns with proportional differences, :math:`d_k = s d_j`, share a column with the coefficient :math:`b_j + s b_k`.
 
+Other columns may have few distinct rows among them (:mod:`~pymc_fastlogp.analysis.row_tables`). They become a table, which costs a block and
+the multiplications of its rows, if that is at most half the cost of dense columns, or of at least 8 blocks.
+
 The columns are colored greedily: each column joins the latest block in which all its rows are free. The levels of a
 factor are adjacent columns, so each factor becomes a block of its own. Overlapping columns of a spline of degree
 :math:`k` become :math:`k + 1` blocks.
@@ -21,12 +24,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_fastlogp.analysis.row_tables import RowTable, columns_of_tables, row_table
+
 # Rows of the sample. The number is odd, so that the median is an entry.
 SAMPLE = 1025
 # Entries that are converted at once.
 CHUNK = 4_000_000
 # Most blocks that are open while columns are colored.
 MAX_BLOCKS = 32
+# Fewest blocks that a table of distinct rows replaces. Fewer blocks keep their indices, which other rules read.
+MANY_BLOCKS = 8
 # Largest cost of the split matrix, relative to the whole matrix.
 MAX_COST_SHARE = 0.75
 # Most blocks of a sparse matrix, and most rows of the blocks relative to the entries: rows without an entry are gathered, too. Beyond these limits a
@@ -83,6 +90,8 @@ class ColumnBlocks(NamedTuple):
         Blocks. Of proportional columns only the first is in a block.
     proportional : list of Proportional
         Columns with the same rows and proportional differences.
+    tables : list of RowTable
+        Columns with few distinct rows.
     dense : numpy.ndarray of int
         Numbers of the dense columns, which have no baseline.
     """
@@ -90,6 +99,7 @@ class ColumnBlocks(NamedTuple):
     baselines: dict[int, float]
     blocks: list[Block]
     proportional: list[Proportional]
+    tables: list[RowTable]
     dense: np.ndarray
 
 
@@ -112,13 +122,14 @@ def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
     baselines = np.partition(sample, len(sample) // 2, axis=0)[len(sample) // 2]
     differs = sample != baselines
     sparse = np.flatnonzero(2 * np.count_nonzero(differs, axis=0) <= len(sample))
-    if len(sparse) < fewest or not np.isfinite(sample).all():
+    if not np.isfinite(sample).all():
         return None
     rows = (np.flatnonzero(differs[:, j]) for j in sparse)
-    kept = sorted(
-        j for group in _colored(rows, sparse.tolist(), len(sample), fewest) for j in group
-    )
-    return _of_all_rows(x, np.array(kept), baselines, fewest) if kept else None
+    groups = _colored(rows, sparse.tolist(), len(sample), fewest)
+    tables = _tables(x, sample, groups, fewest)
+    in_table = {j for table in tables for j in table.columns.tolist()}
+    kept = sorted(j for group in groups for j in group if j not in in_table)
+    return _of_all_rows(x, kept, tables, baselines, fewest) if kept or tables else None
 
 
 def blocks_of_sparse(x: Any) -> list[Block] | None:
@@ -156,14 +167,30 @@ def _sample(x: np.ndarray) -> np.ndarray:
     return x.astype("float64")
 
 
+def _tables(
+    x: np.ndarray, sample: np.ndarray, groups: list[list[int]], fewest: int
+) -> list[RowTable]:
+    """Return the tables of distinct rows that cost at most half as much as blocks and dense columns."""
+    in_group = {j for group in groups for j in group}
+    tables = []
+    for columns in columns_of_tables(sample, len(x)):
+        n_blocks = sum(set(columns).issuperset(group) for group in groups)
+        n_blocks = n_blocks if n_blocks >= MANY_BLOCKS else 0
+        n_dense = len(set(columns) - in_group)
+        most = (fewest * n_blocks + n_dense) / 2 - fewest
+        if most > 0 and (table := row_table(x, columns, most * len(x))) is not None:
+            tables.append(table)
+    return tables
+
+
 def _of_all_rows(
-    x: np.ndarray, columns: np.ndarray, baselines: np.ndarray, fewest: int
+    x: np.ndarray, columns: list[int], tables: list[RowTable], baselines: np.ndarray, fewest: int
 ) -> ColumnBlocks | None:
-    """Split some of the columns by all rows, and leave the others dense."""
-    entries = _entries(x, columns, baselines[columns])
+    """Split some of the columns by all rows, and leave the columns that are in no table dense."""
+    entries = _entries(x, np.array(columns), baselines[columns]) if columns else []
     if entries is None:
         return None
-    of_column = dict(zip(columns.tolist(), entries))
+    of_column = dict(zip(columns, entries))
     proportional = _proportional(of_column)
     others = {j for each in proportional for j in each.columns}
     first = [j for j, (rows, _) in of_column.items() if len(rows) and j not in others]
@@ -173,15 +200,16 @@ def _of_all_rows(
     proportional = [each for each in proportional if each.first in in_block]
     in_block |= {j for each in proportional for j in each.columns}
     in_block |= {j for j, (rows, _) in of_column.items() if not len(rows)}
-    cost = x.shape[1] - len(in_block) + fewest * len(blocks)
-    if not blocks or cost > MAX_COST_SHARE * x.shape[1]:
+    in_table = {j for table in tables for j in table.columns.tolist()}
+    n_dense = x.shape[1] - len(in_block) - len(in_table)
+    cost = n_dense + fewest * (len(blocks) + len(tables))
+    if not (blocks or tables) or cost > MAX_COST_SHARE * x.shape[1]:
         return None
-    return ColumnBlocks(
-        {j: float(baselines[j]) for j in sorted(in_block) if baselines[j]},
-        blocks,
-        proportional,
-        np.array([j for j in range(x.shape[1]) if j not in in_block], dtype=int),
-    )
+    nonzero = {j: float(baselines[j]) for j in sorted(in_block) if baselines[j]}
+    for table in tables:
+        nonzero |= table.baselines
+    dense = [j for j in range(x.shape[1]) if j not in in_block and j not in in_table]
+    return ColumnBlocks(nonzero, blocks, proportional, tables, np.array(dense, dtype=int))
 
 
 def _entries(x: np.ndarray, columns: np.ndarray, baselines: np.ndarray) -> list[Entries] | None:

@@ -31,10 +31,18 @@ Z = rng.normal(size=(N, 3))
 PLACE = np.sort(rng.uniform(0, 19, size=N))
 HATS = np.clip(1 - np.abs(PLACE[:, None] - np.arange(20)), 0, None)
 GROUP = rng.permuted(np.arange(N) % 5)
+SUM = np.vstack([np.eye(L - 1), -np.ones(L - 1)])
+HELMERT = np.tril(-np.ones((20, 20)), -1)[:, :-1] + np.eye(20)[:, :-1] * np.arange(20, 1, -1)
+POLYNOMIAL = np.linalg.qr(np.vander(np.linspace(-1, 1, 20), 12))[0]
+WIDE = rng.permuted(np.arange(N) % 20)
 
 
 def joined(*columns):
     return np.column_stack(columns)
+
+
+def interaction(first, second):
+    return (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
 
 
 # The design, and the number of gathers and of products.
@@ -65,6 +73,15 @@ DESIGNS = {
     "transposed": (np.ascontiguousarray(joined(DUMMIES, Z).T).T, 1, 1),
     "every other row": (joined(DUMMIES, Z)[::2], 1, 1),
     "rows and columns backwards": (joined(DUMMIES, Z)[::-1, ::-1], 1, 1),
+    "sum contrasts": (joined(np.ones(N), SUM[LEVEL], Z), 1, 2),
+    "centered sum contrasts": (
+        joined(np.ones(N), SUM[LEVEL] - SUM[LEVEL].mean(axis=0), Z),
+        1,
+        2,
+    ),
+    "Helmert contrasts": (joined(Z, HELMERT[WIDE]), 1, 2),
+    "polynomial contrasts": (joined(POLYNOMIAL[WIDE], Z), 1, 2),
+    "interaction of contrasts": (joined(interaction(SUM[LEVEL], POLYNOMIAL[OTHER, :3]), Z), 1, 2),
     "rare level": (joined(DUMMIES, np.arange(N) == 17, Z), 1, 1),
 }
 
@@ -203,6 +220,18 @@ def test_squares_that_are_no_triangle():
     assert_same_value_and_gradient(
         out, {b: rng.normal(size=b.type.shape), own: rng.normal(size=N)}, rtol=1e-11
     )
+
+
+def test_sum_contrasts_multiply_one_row():
+    """Only the level that is minus the sum of the others has a product."""
+    found = split(pt.dot(joined(np.ones(N), SUM[LEVEL], Z), coefficients(L + 3)))
+    matrices = [a.owner.inputs[0] for a in ancestors([found]) if isinstance(a.owner_op, Dot)]
+    assert sorted(m.type.shape for m in matrices) == [(1, L), (N, 3)]
+
+
+def test_refuses_contrasts_with_coefficients_of_groups():
+    x = joined(np.ones(N), SUM[LEVEL], Z)
+    assert_left_alone((x * coefficients(5, x.shape[1])[GROUP]).sum(axis=1), *NAMES)
 
 
 NOT_FINITE = joined(DUMMIES, Z)

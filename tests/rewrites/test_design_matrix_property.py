@@ -41,6 +41,10 @@ class Designs:
         columns = (first[:, :, None] * second[:, None, :]).reshape(self.n, -1)
         return np.column_stack([first, columns]) if self.draw(st.booleans()) else columns
 
+    def contrasts(self):
+        table = self.rng.normal(size=(self.draw(st.integers(3, 20)), self.draw(st.integers(1, 15))))
+        return table[self.rng.integers(0, len(table), self.n)]
+
     def slopes(self):
         return self.factor() * self.rng.normal(size=(self.n, 1))
 
@@ -67,7 +71,7 @@ class Designs:
 
     def columns(self):
         kinds = [self.factor, self.interaction, self.slopes, self.centered, self.constant]
-        kinds += [self.covariates, self.spline, self.scattered]
+        kinds += [self.covariates, self.spline, self.scattered, self.contrasts]
         of_columns = self.draw(st.lists(st.sampled_from(kinds), max_size=3))
         return np.column_stack([self.factor(), *(kind() for kind in of_columns)])
 

@@ -4,6 +4,7 @@ r"""Gather the coefficients of dummy variables and other sparse columns, instead
 
     X @ b                ->  b[column] + X_dense @ b_dense                X constant
     X @ b                ->  b[c1] + b[c2] + v * b[c3] + m * b_0 + ..
+    X @ b                ->  (D @ b_t)[row] + X_dense @ b_dense
     X @ B                ->  B[column] + X_dense @ B_dense
     (X * b).sum(1)       ->  as X @ b
     (X * b[g]).sum(1)    ->  b[g, column] + (X_dense * b_dense[g]).sum(1)
@@ -19,6 +20,11 @@ with the baseline :math:`m_j` of a column, the column :math:`c_i` that differs i
 no product. Differences that are equal within a column scale its coefficient once. A row without a difference reads a
 zero behind the coefficients. Constant columns have only a baseline. Centered and standardized dummies have two values,
 so they are blocks too. Columns with proportional differences share a coefficient.
+
+Columns with few distinct rows are a gather of a small product: sum, Helmert and polynomial contrasts of a factor, their interactions, and bases
+of covariates with few values (:mod:`~pymc_fastlogp.analysis.row_tables`). With the distinct rows :math:`D` and their number
+:math:`t_i` in row :math:`i`, :math:`\sum_{j \in T} x_{ij} b_j = (D b)_{t_i}`. Rows of :math:`D` with one entry read a coefficient. So all
+levels but one of a sum contrast need no product.
 
 The rule runs before the gradient and before the other rules about rows. Those rules see a model that is written with an
 index: :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>`,
@@ -50,6 +56,7 @@ When it refuses
 - Shared data, and matrices that are computed.
 - A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
   crossed, for example. If the triangle is refused, the rule applies afterwards.
+- Coefficients of groups, ``b[g]``, if columns have few distinct rows.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
@@ -73,6 +80,7 @@ from pytensor.tensor.variable import TensorConstant, TensorVariable
 from pymc_fastlogp.analysis.algebra import add_all
 from pymc_fastlogp.analysis.column_blocks import Block, ColumnBlocks, column_blocks
 from pymc_fastlogp.analysis.elemwise import in_type, is_elemwise, squared
+from pymc_fastlogp.analysis.row_tables import RowTable
 from pymc_fastlogp.rewrites.gaussian.squares import MOST_COLUMNS
 from pymc_fastlogp.rewrites.gaussian.sums import MOST_UNROLLED
 from pymc_fastlogp.rewrites.replacement import replacement
@@ -212,6 +220,7 @@ class Product(NamedTuple):
         blocks, given = self.blocks, self.coefficients
         combined = given.combined(blocks)
         terms = [_gathered(block, combined) for block in blocks.blocks]
+        terms += [_gathered_from_table(table, given) for table in blocks.tables]
         if len(blocks.dense):
             terms.append(given.times(self.matrix[:, blocks.dense], blocks.dense))
         if blocks.baselines:
@@ -234,6 +243,16 @@ def _gathered(block: Block, coefficients: Coefficients) -> TensorVariable:
     if reads.all():
         return coefficients.at(column)
     return coefficients.padded().at(np.where(reads, column, n_columns))
+
+
+def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorVariable:
+    """Return the product of columns with few distinct rows, without their baselines."""
+    parts = []
+    if len(table.single):
+        parts.append(coefficients.of(table.single) * coefficients.aligned(table.scales))
+    if len(table.rows):
+        parts.append(coefficients.times(table.rows, table.columns))
+    return join(0, *parts)[constant(table.of_row)]
 
 
 def _parse(node: Apply) -> Product | None:
@@ -315,7 +334,9 @@ def _product(
             column_blocks(matrix, FEWEST_COLUMNS) if is_large and is_real else None
         )
     blocks = known[is_transposed]
-    return None if blocks is None else Product(matrix, blocks, coefficients, order)
+    if blocks is None or (blocks.tables and coefficients.group is not None):
+        return None
+    return Product(matrix, blocks, coefficients, order)
 
 
 def _square_of(fgraph: FunctionGraph, x: TensorVariable) -> TensorVariable | None:
@@ -341,12 +362,14 @@ def _has_smaller_triangle(fgraph: FunctionGraph, product: Product, square: Tenso
         return False
     n, p = product.matrix.shape
     blocks, keys = product.blocks, reads_of(fgraph, (n,)).keys
+    n_table = sum(table.rows.size for table in blocks.tables)
     of_others = [index for index in _indices(square) if index.shape == (n,)]
     of_blocks = [block.of_row for block in blocks.blocks]
+    of_blocks += [table.of_row for table in blocks.tables]
     n_dense = len(blocks.dense) + (len(blocks.baselines) > 0)
     whole = _triangle(keys, of_others, p) if p <= MOST_COLUMNS else None
     by_cell = _triangle(keys, [*of_others, *of_blocks], n_dense)
-    return whole is None or (by_cell is not None and by_cell < whole)
+    return whole is None or (by_cell is not None and by_cell + n_table < whole)
 
 
 def _indices(x: TensorVariable) -> list[np.ndarray]:
