@@ -61,8 +61,7 @@ def copy_with_data(model: "pm.Model") -> "pm.Model":
 def copy_with_frozen(
     model: "pm.Model", *, dims: Sequence[str] | None = None, data: Sequence[str] | None = None
 ) -> "pm.Model":
-    """Return PyMC's copy of a model with these dimension lengths and data as constants, all by default.
-"""
+    """Return PyMC's copy of a model with these dimension lengths and data as constants, all by default."""
     from pymc.model.transform.optimization import freeze_dims_and_data
 
     with compile_lock():
