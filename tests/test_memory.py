@@ -4,13 +4,14 @@ import gc
 import tracemalloc
 
 import numpy as np
+import pymc as pm
 import pytest
 from llvmlite import ir
 from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
 import pymc_fastlogp
-from benchmarks.compile_time.rows import MODELS, data_bytes
+from benchmarks.compile_time.rows import GROUPS, MODELS, counts, data_bytes
 from benchmarks.machine import process_memory
 from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
@@ -45,18 +46,52 @@ def test_peak_memory_is_bounded(name, monkeypatch):
     assert on <= max(3, off + 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*MODELS])
-def test_distinct_rows_take_little_memory_beside_the_data(name):
-    pymc_fastlogp.compile_pymc_model(MODELS[name](1000))  # what is kept once for all models
-    model = MODELS[name](ROWS)
+def with_coordinates(rows):
+    """Return a model of counts whose data and likelihood have a dimension of rows."""
+    rng = np.random.default_rng(0)
+    coords = {"group": range(GROUPS), "row": np.arange(rows)}
+    with pm.Model(coords=coords) as model:
+        group = pm.Data("group_index", rng.integers(GROUPS, size=rows), dims="row")
+        y = pm.Data("observed", rng.poisson(2, size=rows), dims="row")
+        eta = pm.Normal("a", dims="group")[group]
+        pm.Poisson("y", pm.math.exp(eta), observed=y, dims="row")
+    return model
+
+
+def traced_peak(function):
+    """Return the result of a function and the peak of its memory."""
     gc.collect()
     tracemalloc.start()
-    pymc_fastlogp.compile_pymc_model(model)
+    result = function()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    return result, peak
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [*MODELS.values(), with_coordinates], ids=lambda x: x.__name__)
+def test_distinct_rows_take_little_memory_beside_the_data(make):
+    pymc_fastlogp.compile_pymc_model(make(1000))  # what is kept once for all models
+    model = make(ROWS)
+    _, peak = traced_peak(lambda: pymc_fastlogp.compile_pymc_model(model))
     # One batch of rows takes 30 MB or less.
     assert peak < 1.5 * data_bytes(model) + 30e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [counts, with_coordinates])
+def test_sampling_takes_little_memory_beside_the_data_of_its_result(make):
+    def sample(model):
+        options = {"draws": 10, "tune": 10, "chains": 1, "progressbar": False, "quiet": True}
+        return pymc_fastlogp.sample(model=model, **options)
+
+    sample(make(1000))
+    model = make(ROWS)
+    idata, peak = traced_peak(lambda: sample(model))
+    variables = [*idata.constant_data.data_vars.values(), *idata.observed_data.data_vars.values()]
+    rows = idata.observed_data["y"].indexes.values()
+    in_result = sum(x.nbytes for x in variables) + sum(x.memory_usage() for x in rows)
+    assert peak < in_result + 1.5 * data_bytes(model) + 30e6
 
 
 def test_row_analysis_takes_less_memory_than_the_rows():

@@ -1,7 +1,7 @@
 """Dimensions and coordinates of the stored variables, as nutpie passes them to its sampler."""
 
 from collections.abc import Iterable, Mapping
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,12 +43,22 @@ def dims_and_coords(
     coords[POINT] = pd.Index(
         [x for name, shape in shapes.items() if name in values for x in _entries(name, shape)]
     )
-    dims = dict(model.named_vars_to_dims)
+    dims = {name: named_dims(name, x) for name, x in model.named_vars_to_dims.items()}
+    # nutpie needs the length of each dimension.
+    for name in dims.keys() & shapes.keys():
+        for dim, length in zip(dims[name], shapes[name], strict=True):
+            coords.setdefault(dim, pd.RangeIndex(length))
     for value in functions.reparameterized:
         rv = values.get(value)
         if rv in dims and shapes.get(rv) == shapes.get(value):
             dims[value] = dims[rv]
     return dims, coords
+
+
+def named_dims(name: str, dims: Iterable[str | None]) -> list[str]:
+    """Return the dimensions of a variable; unnamed ones are numbered, as in ArviZ."""
+    numbers = count()
+    return [f"{name}_dim_{next(numbers)}" if dim is None else dim for dim in dims]
 
 
 def coords_at(

@@ -13,7 +13,7 @@ For a model with shared data, types and names of the data are hashed in place of
 uses them. The lengths that depend on the data are added by :mod:`pymc_fastlogp.compilation.shapes`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -283,8 +283,13 @@ class _Hasher:
 
     def sequence(self, sequence: Iterable[Any]) -> None:
         """Hash a list or tuple."""
-        items = list(sequence)
+        items = sequence if isinstance(sequence, list | tuple) else list(sequence)
         self.text(type(sequence).__name__, len(items))
+        numbers = _as_numbers(items)
+        if numbers is not None:
+            self.text("numbers", type(items[0]).__name__)
+            self.array(numbers)
+            return
         for item in items:
             self.add(item)
 
@@ -324,6 +329,19 @@ class _Hasher:
             named = getattr(named, part, None)
         if named is not class_:
             raise NotKeyedError(f"{class_.__qualname__}, which was made at run time")
+
+
+def _as_numbers(items: Sequence[Any]) -> np.ndarray | None:
+    """Return numbers of one type as an array with the same values, which is hashed at once: coordinates may be as long as the data."""
+    kinds = {*map(type, items)}
+    if len(kinds) != 1:
+        return None
+    [kind] = kinds
+    if kind not in (int, float) and not issubclass(kind, np.number):
+        return None
+    array = np.array(items)
+    # Integers beyond int64 would lose digits.
+    return array if array.dtype == np.dtype(kind) else None
 
 
 def _check_package(x: Any) -> None:

@@ -203,9 +203,15 @@ def _sizes(model: "pm.Model", factor: Any) -> Iterator[Variable]:
 
 
 def _drop_unread_data(model: "pm.Model") -> None:
-    """Remove long data that no variable of the model reads any more."""
+    """Remove long data that no variable of the model reads any more, and coordinates that no variable has any more."""
     read = {*ancestors([*model.basic_RVs, *model.potentials, *model.deterministics])}
     for x in [*model.data_vars]:
         if x not in read and _n_rows(x) >= MIN_ROWS:
             model.data_vars.remove(x)
             del model.named_vars[x.name]
+            model.named_vars_to_dims.pop(x.name, None)
+    # Coordinates of the rows are as long as the data, and compilation would copy them.
+    named = {dim for dims in model.named_vars_to_dims.values() for dim in dims}
+    for dim, values in [*model.coords.items()]:
+        if dim not in named and values is not None and len(values) >= MIN_ROWS:
+            del model.coords[dim], model.dim_lengths[dim]

@@ -1,7 +1,8 @@
 """Copy a model with data and dimension lengths as constants."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from pymc_fastlogp.models.compile_lock import compile_lock
 
@@ -34,10 +35,7 @@ def frozen_copy(model: "pm.Model") -> "pm.Model":
     ValueError
         If the model is inside of another.
     """
-    from pymc.model.transform.optimization import freeze_dims_and_data
-
-    with compile_lock():
-        return with_checks_of(model, freeze_dims_and_data(model))
+    return copy_with_frozen(model)
 
 
 def copy_without_cache(model: "pm.Model") -> "pm.Model":
@@ -60,12 +58,28 @@ def copy_with_data(model: "pm.Model") -> "pm.Model":
     return copy_with_frozen(model, dims=[], data=[])
 
 
-def copy_with_frozen(model: "pm.Model", *, dims: Sequence[str], data: Sequence[str]) -> "pm.Model":
-    """Return PyMC's copy of a model with these dimension lengths and data as constants."""
+def copy_with_frozen(
+    model: "pm.Model", *, dims: Sequence[str] | None = None, data: Sequence[str] | None = None
+) -> "pm.Model":
+    """Return PyMC's copy of a model with these dimension lengths and data as constants, all by default."""
     from pymc.model.transform.optimization import freeze_dims_and_data
 
     with compile_lock():
-        return with_checks_of(model, freeze_dims_and_data(model, dims=dims, data=data))
+        with without_partly_named_dims(model) as partly_named:
+            copy = freeze_dims_and_data(model, dims=dims, data=data)
+        copy.named_vars_to_dims.update(partly_named)
+        return with_checks_of(model, copy)
+
+
+@contextmanager
+def without_partly_named_dims(model: "pm.Model") -> Iterator[Mapping[str, Any]]:
+    """Remove dims such as ``("group", None)`` temporarily, and yield them by variable: PyMC refuses to build a graph of a model with such dims."""
+    given = model.named_vars_to_dims
+    try:
+        model.named_vars_to_dims = {name: x for name, x in given.items() if None not in x}
+        yield {name: x for name, x in given.items() if None in x}
+    finally:
+        model.named_vars_to_dims = given
 
 
 def with_checks_of(model: "pm.Model", copy: "pm.Model") -> "pm.Model":

@@ -174,7 +174,8 @@ def without_tables(model: "pm.Model", rows: RowsRead = RowsRead.ALL) -> Reduced:
     copy = copy_with_data(model)
     likelihoods = table_likelihoods(copy)
     for x in likelihoods:  # before rows are read
-        logger.info("%s: %s (%s)", x.factor.name, _intent(x.plan), x.table.engine)
+        before = ", read before" if x.table.has_read(x.plan) else ""
+        logger.info("%s: %s (%s%s)", x.factor.name, _intent(x.plan), x.table.engine, before)
     tables = {x.factor.name: _read(x, rows) for x in likelihoods}
     for x in likelihoods:
         x.replace(copy, tables[x.factor.name].rows)

@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors
 
-from pymc_fastlogp.models.freeze import with_symbolic_initial_values
+from pymc_fastlogp.models.freeze import with_symbolic_initial_values, without_partly_named_dims
 from pymc_fastlogp.reparametrization.correlated import Correlated, find_correlated
 from pymc_fastlogp.reparametrization.crossed import Crossing, partially_centered_crossed
 from pymc_fastlogp.reparametrization.effects import (
@@ -70,6 +70,8 @@ class EffectGraph:
     ----------
     fgraph : FunctionGraph
         The graph.
+    partly_named : dict of str to tuple
+        Dims of variables that PyMC can't put into the graph.
     all : list of Effect or Correlated
         The effects, as matched in the model.
     unchanged : list of Unchanged
@@ -77,8 +79,9 @@ class EffectGraph:
     """
 
     def __init__(self, model: "pm.Model", reasons: Mapping[str, str] | None = None):
-        with _without_initial_values(model):
+        with _without_initial_values(model), without_partly_named_dims(model) as partly_named:
             self.fgraph, _ = fgraph_from_model(model)
+        self.partly_named = partly_named
         reasons = reasons or {}
         outputs = _match_all(self.fgraph)
         apart = (Unchanged(x.name, reasons[x.name]) if x.name in reasons else x for x in outputs)

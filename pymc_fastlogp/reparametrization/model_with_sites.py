@@ -136,6 +136,7 @@ def with_sites(
         graph.fgraph.add_output(view_op(graph.effect(name).mean), import_missing=True)
         graph.fgraph.add_output(view_op(graph.effect(name).factor), import_missing=True)
     new = with_checks_of(model, model_from_fgraph(graph.fgraph, mutate_fgraph=True))
+    new.named_vars_to_dims.update(graph.partly_named)
     # An effect depends on other effects of its block, which the new model lists first. Restore the order.
     order = [rv.name for rv in model.free_RVs]
     new.free_RVs.sort(key=lambda rv: order.index(rv.name))

@@ -8,13 +8,13 @@ import json
 import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pymc_fastlogp._upstream.nutpie_library import LEFT_OUT, SampledModel, Trace
 from pymc_fastlogp.compilation import coords
+from pymc_fastlogp.compilation.coords import named_dims
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -111,9 +111,9 @@ def _dataset(
                 return dict_to_dataset(arrays, attrs=attrs, **options)
     origin = rcParams["data.index_origin"]
     indices = {
-        dim: pd.Index(coords[dim], tupleize_cols=False)
+        dim: pd.Index(coords[dim], tupleize_cols=False, copy=False)
         if dim in coords
-        else np.arange(origin, origin + n)
+        else pd.RangeIndex(origin, origin + n)
         for dim, n in lengths.items()
     }
     # nutpie has statistics that are called chain and draw.
@@ -127,8 +127,7 @@ def _dim_names(
     """Return the dimensions of a variable; unnamed ones are numbered."""
     given = [*(dim for dim in sample_dims if dim not in dims), *dims]
     given += [None] * (ndim - len(given))
-    numbers = count()
-    return [f"{name}_dim_{next(numbers)}" if dim is None else dim for dim in given]
+    return named_dims(name, given)
 
 
 def _add_groups(tree: "DataTree", groups: Mapping[str, "Dataset"]) -> None:

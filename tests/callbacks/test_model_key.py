@@ -136,6 +136,24 @@ def test_variables_captured_by_a_transform_change_the_key(one, other):
     assert keys[0] != keys[1]
 
 
+def test_coordinates_of_other_numbers_change_the_key():
+    lists = [
+        [1, 2, 3],
+        [1, 2, 2**63],
+        [1, 2, 2**63 + 1],
+        [1.0, 2.0, 3.0],
+        [1, 2, 3.0],
+        [True, True, True],
+        [1, 1, 1],
+        [1, 1, True],
+        [*np.arange(1, 4)],
+        [*np.arange(1, 4, dtype="int32")],
+    ]
+    keys = {key_of(normal(coords={"k": x}), {}) for x in lists}
+    assert len(keys) == len(lists)
+    assert key_of(normal(coords={"k": [1, 2, 3]}), {}) in keys
+
+
 def test_dates_change_the_key():
     """A Timestamp keeps all that it is outside of its dictionary."""
     keys = {

@@ -356,6 +356,41 @@ def test_data_groups_are_those_of_pymc():
 
 
 @pytest.fixture
+def partly_named():
+    """A model with data and a Deterministic of which one of two dimensions has no name."""
+    with pm.Model(coords={"g": range(3)}) as model:
+        x = pm.Data("x", np.arange(6.0).reshape(3, 2), dims=("g", None))
+        b = pm.Normal("b", shape=2)
+        pm.Deterministic("product", x * b, dims=("g", None))
+        pm.Normal("y", x @ b, observed=np.ones(3), dims="g")
+    return model
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"reparametrize": True}, FROZEN, NOT_FROZEN],
+    ids=["default", "reparametrized", "frozen", "not frozen"],
+)
+def test_dimensions_without_a_name_are_those_of_pymc(partly_named, options):
+    found = pymc_fastlogp.sample(model=partly_named, **OPTIONS, **options)
+    expected = by_own_sampler(partly_named)
+    for group, name in (("posterior", "product"), ("constant_data", "x"), ("observed_data", "y")):
+        here, there = (idata[group].to_dataset()[name] for idata in (found, expected))
+        assert here.dims == there.dims
+        assert {*here.coords} == {*there.coords}
+        for dim in here.coords:
+            assert here[dim].equals(there[dim])
+    assert partly_named.named_vars_to_dims["x"] == ("g", None)
+
+
+@pytest.mark.parametrize("call", ["explain", "verify", "reparametrize", "compile_pymc_model"])
+def test_every_function_takes_dimensions_without_a_name(partly_named, call):
+    result = getattr(pymc_fastlogp, call)(partly_named)
+    if call == "reparametrize":
+        assert result.named_vars_to_dims == partly_named.named_vars_to_dims
+
+
+@pytest.fixture
 def with_slash():
     """A model with a Deterministic of a dimension whose name has a slash."""
     with pm.Model(coords={"a/b": range(3)}) as model:

@@ -194,7 +194,20 @@ def test_data_that_nothing_reads_are_dropped():
 
 def test_rows_with_dims_are_reduced():
     model = model_of(counts, coords={"row": range(N)}, dims="row")
-    assert isinstance(with_distinct_rows(model).model["count"].owner.op, WeightedRows)
+    reduced = with_distinct_rows(model).model
+    assert isinstance(reduced["count"].owner.op, WeightedRows)
+    assert "row" not in reduced.coords
+    assert "row" not in reduced.dim_lengths
+    assert len(model.coords["row"]) == N
+
+
+def test_coordinates_that_a_variable_has_stay():
+    model = model_of(counts, coords={"row": range(N)}, dims="row")
+    with model:
+        pm.Deterministic("twice", 2 * model["b"] * model["treated"], dims="row")
+    reduced = with_distinct_rows(model).model
+    assert isinstance(reduced["count"].owner.op, WeightedRows)
+    assert len(reduced.coords["row"]) == N
 
 
 def test_data_that_a_deterministic_reads_stay():

@@ -262,3 +262,10 @@ def test_explain_says_that_rows_were_found_on_disk(folder, path):
     without_tables(build(pymc_fastlogp.table(path)))
     [first, *_] = pymc_fastlogp.explain(build(pymc_fastlogp.table(path))).sentences()
     assert first.endswith(" (DuckDB: GROUP BY zone, size, tips), found on disk.")
+
+
+def test_the_log_tells_rows_that_were_read_before(folder, path, caplog):
+    caplog.set_level(logging.INFO, logger="pymc_fastlogp")
+    for end in ("(DuckDB)", "(DuckDB, read before)"):
+        without_tables(build(pymc_fastlogp.table(path)))
+        assert caplog.messages[-1].endswith(f"GROUP BY codes(zone), codes(size), tips {end}")
