@@ -103,7 +103,7 @@ class ColumnBlocks(NamedTuple):
     dense: np.ndarray
 
 
-def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
+def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> ColumnBlocks | None:
     """Split the columns of a matrix of real numbers.
 
     Parameters
@@ -112,6 +112,8 @@ def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
         Matrix of booleans, integers or floats, with at least one row.
     fewest : int
         Least number of columns of a block: the cost of a block, in dense columns.
+    with_tables : bool
+        Whether columns with few distinct rows become tables.
 
     Returns
     -------
@@ -126,7 +128,7 @@ def column_blocks(x: np.ndarray, fewest: int) -> ColumnBlocks | None:
         return None
     rows = (np.flatnonzero(differs[:, j]) for j in sparse)
     groups = _colored(rows, sparse.tolist(), len(sample), fewest)
-    tables = _tables(x, sample, groups, fewest)
+    tables = _tables(x, sample, groups, fewest) if with_tables else []
     in_table = {j for table in tables for j in table.columns.tolist()}
     kept = sorted(j for group in groups for j in group if j not in in_table)
     return _of_all_rows(x, kept, tables, baselines, fewest) if kept or tables else None

@@ -229,9 +229,14 @@ def test_sum_contrasts_multiply_one_row():
     assert sorted(m.type.shape for m in matrices) == [(1, L), (N, 3)]
 
 
-def test_refuses_contrasts_with_coefficients_of_groups():
-    x = joined(np.ones(N), SUM[LEVEL], Z)
-    assert_left_alone((x * coefficients(5, x.shape[1])[GROUP]).sum(axis=1), *NAMES)
+def test_contrasts_with_coefficients_of_groups_stay_dense_beside_dummies():
+    x = joined(CELLS, HELMERT[WIDE])
+    b = coefficients(5, x.shape[1])
+    out = (x * b[GROUP]).sum(axis=1)
+    found = split(out)
+    assert max(a.type.shape[1] for a in ancestors([found]) if a.ndim == 2) < x.shape[1] + 2
+    assert HELMERT.shape[1] in {a.type.shape[1] for a in ancestors([found]) if a.ndim == 2}
+    assert_same_value_and_gradient(out, {b: rng.normal(size=b.type.shape)}, rtol=1e-11)
 
 
 NOT_FINITE = joined(DUMMIES, Z)
@@ -321,7 +326,7 @@ def test_matrix_is_split_once(monkeypatch):
     monkeypatch.setattr(
         design_matrix,
         "column_blocks",
-        lambda *a, f=design_matrix.column_blocks: calls.append(1) or f(*a),
+        lambda *a, f=design_matrix.column_blocks, **kw: calls.append(1) or f(*a, **kw),
     )
     pregrad(out, on=True)
     pregrad(pt.cos(pt.dot(x, coefficients(L + 3))), on=True)

@@ -56,7 +56,7 @@ When it refuses
 - Shared data, and matrices that are computed.
 - A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
   crossed, for example. If the triangle is refused, the rule applies afterwards.
-- Coefficients of groups, ``b[g]``, if columns have few distinct rows.
+- Columns with few distinct rows stay dense for coefficients of groups, ``b[g]``.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
@@ -94,8 +94,8 @@ FEWEST_ENTRIES = 1000
 
 AFFINE = ps.Add, ps.Sub, ps.Neg, ps.Mul, ps.TrueDiv
 
-# By whether the constant is transposed.
-type Known = dict[bool, ColumnBlocks | None]
+# By whether the constant is transposed, and whether it may have tables.
+type Known = dict[tuple[bool, bool], ColumnBlocks | None]
 _known: WeakKeyDictionary[TensorConstant, Known] = WeakKeyDictionary()
 
 
@@ -327,16 +327,18 @@ def _product(
     if coefficients.group is not None and coefficients.group.type.shape != (n,):
         return None
     known = _known.setdefault(x, {})
-    if is_transposed not in known:
+    # The product of a table with the coefficients of each group may be large.
+    key = is_transposed, coefficients.group is None
+    if key not in known:
         is_large = n >= p >= FEWEST_COLUMNS and matrix.size >= FEWEST_ENTRIES
         is_real = matrix.dtype.kind in "biuf"
-        known[is_transposed] = (
-            column_blocks(matrix, FEWEST_COLUMNS) if is_large and is_real else None
+        known[key] = (
+            column_blocks(matrix, FEWEST_COLUMNS, with_tables=coefficients.group is None)
+            if is_large and is_real
+            else None
         )
-    blocks = known[is_transposed]
-    if blocks is None or (blocks.tables and coefficients.group is not None):
-        return None
-    return Product(matrix, blocks, coefficients, order)
+    blocks = known[key]
+    return None if blocks is None else Product(matrix, blocks, coefficients, order)
 
 
 def _square_of(fgraph: FunctionGraph, x: TensorVariable) -> TensorVariable | None:
