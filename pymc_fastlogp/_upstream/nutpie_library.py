@@ -168,7 +168,8 @@ def draw(
     cores: int,
     progress: Callable[[list[Any]], None] | None,
     meanwhile: Callable[[], None],
-) -> Trace:
+    store: Any = None,
+) -> Trace | None:
     """Sample by NUTS with nutpie's default adaptation; after a Ctrl-C the draws so far are returned, as by ``nutpie.sample``.
 
     Parameters
@@ -189,6 +190,8 @@ def draw(
         Called with the progress of all chains every ``PROGRESS_RATE`` milliseconds, in a separate thread.
     meanwhile : callable
         Called in this thread while other threads sample.
+    store : object, optional
+        A store of nutpie for the draws, instead of the result.
     """
     chosen = library.PyNutsSettings.Diag(seed)
     chosen.update(dict(settings))
@@ -202,7 +205,7 @@ def draw(
         library.ProgressType.none(),
         progress,
         PROGRESS_RATE,
-        library.PyStorage.arrow(),
+        library.PyStorage.arrow() if store is None else library.PyStorage.zarr(store),
     )
     del token
     try:
@@ -216,7 +219,10 @@ def draw(
         del sampler
         _wait_for_threads(library, token_of_threads)
         raise
-    draws, stats = sampler.take_results().get_arrow_trace()
+    results = sampler.take_results()
+    if store is not None:
+        return None
+    draws, stats = results.get_arrow_trace()
     return Trace(draws, stats, chosen.as_dict(), library.__version__)
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Settings of NUTS that the library accepts without nutpie's Python modules.
 LIBRARY_SETTINGS = {"target_accept", "maxdepth"}
+# The setting for the folder of ``store``, or for a store of nutpie, which needs nutpie's modules.
+STORE = "zarr_store"
 
 
 def why_not_by_nutpie(model: "pm.Model", arguments: Mapping[str, Any]) -> str | None:
@@ -113,9 +115,12 @@ def _needs_nutpie(
     request: "Request", for_numba: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> bool:
     """Return whether a model cannot be sampled without nutpie's Python modules."""
+    settings = nuts_settings.by_name(arguments)
+    if isinstance(settings.get(STORE), Path):
+        del settings[STORE]
     return bool(
         library() is None
-        or nuts_settings.by_name(arguments).keys() - LIBRARY_SETTINGS
+        or settings.keys() - LIBRARY_SETTINGS
         or without_our_pipeline(for_numba)
         or labeled_shared_data(request)
     )
@@ -228,15 +233,18 @@ def _sample_by_nutpie(
     """Sample by ``nutpie.sample``, and add the data groups of PyMC."""
     given = compiled.coords or {}
     compiled = replace(compiled, _coords=coords.for_nutpie(given))
-    store = options.get("zarr_store")
+    store = options.get(STORE)
     if isinstance(store, Path):
-        options["zarr_store"] = zarr_store.created(store)
+        from nutpie import zarr_store as stores
+
+        options[STORE] = zarr_store.created(store, stores)
     start = time.time()
     idata = sample_by_nutpie(compiled, progress_bar=False, progress_callback=progress, **options)
     seconds = time.time() - start
     if store is not None:
         wanted = {x: options[x] for x in ("save_warmup", "store_unconstrained")}
-        idata = zarr_store.datatree(idata, compiled, settings=options, **wanted)
+        transformed = compiled.reparameterized_names or ()
+        idata = zarr_store.datatree(idata, compiled, transformed, settings=options, **wanted)
     draws.add_data(idata, model, seconds)
     draws.restore_coords(idata, model, given)
     return idata
@@ -247,6 +255,7 @@ def _sample_by_library(
 ) -> "DataTree":
     """Sample by nutpie's library, which returns the same draws as ``nutpie.sample``."""
     wanted = {x: options.pop(x) for x in ("save_warmup", "store_unconstrained")}
+    store = options.pop(STORE, None)
     numbers = {f"num_{x}": options.pop(x) for x in ("draws", "tune", "chains")}
     # None selects nutpie's default.
     settings = {name: number for name, number in numbers.items() if number is not None}
@@ -262,9 +271,14 @@ def _sample_by_library(
         store_unconstrained=wanted["store_unconstrained"],
         progress=progress,
         meanwhile=draws.import_arviz,
+        store=store and zarr_store.created(store, compiled.library.store),
     )
     seconds = time.time() - start
-    idata = draws.datatree(drawn, sampled, compiled.transformed, **wanted)
+    if drawn is None:
+        stored = zarr_store.opened(store)
+        idata = zarr_store.datatree(stored, sampled, compiled.transformed, settings={}, **wanted)
+    else:
+        idata = draws.datatree(drawn, sampled, compiled.transformed, **wanted)
     draws.add_data(idata, model, seconds)
     draws.restore_coords(idata, model, given)
     return idata

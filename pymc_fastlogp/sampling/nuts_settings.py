@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from pymc_fastlogp._upstream.nutpie_library import ADAPTATIONS, SETTINGS, library, refusal
+from pymc_fastlogp.sampling import zarr_store
 
 # Similarity, by difflib, above which an unknown name counts as misspelled.
 CLOSE = 0.7
@@ -47,6 +49,23 @@ def by_name(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if "max_treedepth" in nuts:
         nuts["maxdepth"] = nuts.pop("max_treedepth")
     return nuts
+
+
+def with_store(arguments: Mapping[str, Any], store: Path) -> dict[str, Any]:
+    """Return ``nuts`` with a new zarr store at a path.
+
+    Raises
+    ------
+    FileExistsError, ImportError
+        As :func:`~pymc_fastlogp.sampling.zarr_store.refuse`.
+    ValueError
+        If ``nuts`` has a store already.
+    """
+    zarr_store.refuse(store)
+    nuts = arguments.get("nuts", {})
+    if "zarr_store" in nuts:
+        raise ValueError("store and nuts['zarr_store'] are given: leave out one of them.")
+    return nuts | {"zarr_store": store}
 
 
 def refuse(arguments: Mapping[str, Any]) -> None:

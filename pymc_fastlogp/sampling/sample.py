@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pymc_fastlogp.models.table_rows import without_tables
 from pymc_fastlogp.models.validate import is_bambi_model, model_with_variables, not_a_model
 from pymc_fastlogp.patching import unpatched
-from pymc_fastlogp.sampling import nuts_settings, zarr_store
+from pymc_fastlogp.sampling import nuts_settings
 from pymc_fastlogp.sampling.by_nutpie import compiled_model, sample_compiled, why_not_by_nutpie
 from pymc_fastlogp.sampling.routing import ONLY_FOR_NUTPIE, is_sampled_by_pymc, pymc_arguments
 from pymc_fastlogp.tables.progress import progress_shown
@@ -182,8 +182,8 @@ def sample(
             from pymc_fastlogp.sampling.cluster.sampling import sample_on_workers
 
             arguments = _arguments(given | kwargs, as_written)
-            unsupported = {"reparametrize": reparametrize, "store": store}
-            idata = sample_on_workers(workers, arguments, unsupported, threads)
+            unsupported = {"reparametrize": reparametrize}
+            idata = sample_on_workers(workers, arguments, unsupported, store, threads)
             if idata is not None:
                 return idata
             warnings.warn(
@@ -203,7 +203,9 @@ def sample(
     arguments = _arguments(given | kwargs, model)
     reason = why_not_by_nutpie(model, arguments)
     if store is not None:
-        arguments["nuts"] = _nuts_with_store(arguments, Path(store), reason)
+        if reason is not None:
+            raise ValueError(f"store needs nutpie, but pm.sample has to sample: {reason}.")
+        arguments["nuts"] = nuts_settings.with_store(arguments, Path(store))
     compiled = None
     has_gradient = True
     if reason is None:
@@ -257,25 +259,6 @@ def refuse_misspelled(keywords: Iterable[str]) -> None:
         meant = None if name in known else nuts_settings.closest(name, known)
         if meant:
             raise TypeError(f'sample has no argument "{name}": did you mean "{meant}"?')
-
-
-def _nuts_with_store(
-    arguments: Mapping[str, Any], store: Path, reason: str | None
-) -> dict[str, Any]:
-    """Return the settings of NUTS with a zarr store.
-
-    Raises
-    ------
-    ValueError
-        If ``pm.sample`` has to sample, for the reason given, or ``nuts`` has a store already.
-    """
-    if reason is not None:
-        raise ValueError(f"store needs nutpie, but pm.sample has to sample: {reason}.")
-    zarr_store.refuse(store)
-    nuts = arguments.get("nuts", {})
-    if "zarr_store" in nuts:
-        raise ValueError("store and nuts['zarr_store'] are given: leave out one of them.")
-    return nuts | {"zarr_store": store}
 
 
 def _defaults() -> dict[str, Any]:

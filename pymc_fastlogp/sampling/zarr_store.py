@@ -6,9 +6,11 @@ Arrays are read from the store when they are used.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,17 +48,23 @@ def refuse(path: Path) -> None:
             raise ImportError(f"store needs {package}: pip install zarr obstore")
 
 
-def created(path: Path) -> Any:
-    """Return nutpie's store at a path, and create its folder if missing."""
-    import nutpie
-
+def created(path: Path, stores: ModuleType) -> Any:
+    """Return the store at a path, of nutpie's module of stores, and create its folder if missing."""
     path.mkdir(parents=True, exist_ok=True)
-    return nutpie.zarr_store.LocalStore(str(path.resolve()))
+    return stores.LocalStore(str(path.resolve()))
+
+
+def opened(path: Path) -> "xr.DataTree":
+    """Return the store at a path, whose arrays are read when they are used."""
+    import xarray as xr
+
+    return xr.open_datatree(path, engine="zarr", consolidated=False)
 
 
 def datatree(
     stored: "xr.DataTree",
-    compiled: Any,
+    model: Any,
+    transformed: Collection[str],
     *,
     save_warmup: bool,
     store_unconstrained: bool,
@@ -68,19 +76,19 @@ def datatree(
     ----------
     stored : DataTree
         The store, as nutpie opens it.
-    compiled : CompiledPyMCModel
+    model : CompiledPyMCModel or SampledModel
         The model object that was sampled.
+    transformed : collection of str
+        Names of the unconstrained stored variables.
     save_warmup, store_unconstrained : bool
         Whether the result has tuning draws and unconstrained draws.
     settings : mapping
         Arguments of ``nutpie.sample``. If an argument requests more statistics, such as ``store_mass_matrix``, all statistics keep nutpie's layout.
     """
-    from nutpie import __version__
     from xarray import DataTree
 
-    names = compiled.shape_info[0]
+    names = model.shape_info[0]
     all_stats = any(settings.get(name) for name in STATISTICS_ON_REQUEST)
-    transformed = {*(compiled.reparameterized_names or ())}
     left_out = {*LEFT_OUT} - ({"unconstrained_draw"} if store_unconstrained else set())
     groups: dict[str, xr.Dataset] = {}
     unconstrained: dict[str, xr.Dataset] = {}
@@ -100,7 +108,7 @@ def datatree(
             )
     attrs = {
         "inference_library": "nutpie",
-        "inference_library_version": __version__,
+        "inference_library_version": version("nutpie"),
         "inference_library_settings": json.dumps(
             {
                 "sampler": stored.attrs["sampler_kind"],
@@ -110,7 +118,7 @@ def datatree(
         ),
     }
     labeled = {
-        name: _labeled(group, compiled.coords) for name, group in (groups | unconstrained).items()
+        name: _labeled(group, model.coords) for name, group in (groups | unconstrained).items()
     }
     labeled["sample_stats"].attrs.update(attrs)
     return DataTree.from_dict(labeled)

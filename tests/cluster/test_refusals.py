@@ -48,7 +48,6 @@ def test_a_likelihood_that_is_not_by_rows(here, table):
 
 UNSUPPORTED = {
     "reparametrize": {"reparametrize": True},
-    "store": {"store": "draws"},
     "step": {"step": "step"},
     "log_likelihood": {"idata_kwargs": {"log_likelihood": True}},
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import pymc_fastlogp
 from pymc_fastlogp.sampling.cluster import sharded_likelihood
@@ -133,6 +134,35 @@ def test_draws_so_far_are_in_the_error_if_all_workers_are_gone(
         WorkersLostError, match=r"stopped after \d+ draws of each chain: .*no worker"
     ) as raised:
         sampled(1, tune=20, draws=1000)
+    posterior = raised.value.idata.posterior
+    assert 0 < posterior.sizes["draw"] < 1000
+    assert np.isfinite(posterior["b"]).all()
+
+
+def test_draws_in_a_store_are_those_in_memory(expected, sampled, tmp_path):
+    pytest.importorskip("zarr")
+    idata = sampled(1, store=tmp_path / "draws")
+    assert not idata.posterior["b"].variable._in_memory
+    assert same_draws(idata, expected)
+    assert idata.groups == expected.groups
+    stored = xr.open_datatree(tmp_path / "draws", engine="zarr", consolidated=False)
+    assert {*expected.posterior} <= {*stored["posterior"]}
+
+
+def test_a_store_that_is_not_empty_is_refused_before_rows_are_read(here, table, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty: give store a new path"):
+        pymc_fastlogp.sample(model=logit(table), workers=here, store=tmp_path, **OPTIONS)
+
+
+def test_a_store_has_the_draws_so_far_if_all_workers_are_gone(
+    sampled, at_evaluation, monkeypatch, cluster, tmp_path
+):
+    pytest.importorskip("zarr")
+    monkeypatch.setattr(sharded_likelihood, "LONGEST_WAIT", 0.5)
+    at_evaluation(600, lambda likelihood: cluster.scale(0) or likelihood._client.retire_workers())
+    with pytest.raises(WorkersLostError, match=r"stopped after \d+ draws") as raised:
+        sampled(1, tune=20, draws=1000, store=tmp_path / "draws")
     posterior = raised.value.idata.posterior
     assert 0 < posterior.sizes["draw"] < 1000
     assert np.isfinite(posterior["b"]).all()

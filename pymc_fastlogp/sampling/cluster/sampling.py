@@ -1,9 +1,12 @@
 """Sampling of a model whose likelihoods over tables are evaluated by workers."""
 
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pymc_fastlogp.models.row_likelihood import split_tables
+from pymc_fastlogp.sampling import nuts_settings
 from pymc_fastlogp.sampling.by_nutpie import (
     LIBRARY_SETTINGS,
     LibraryModel,
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def sample_on_workers(
-    client: "Client", arguments: Mapping[str, Any], own: Mapping[str, Any], threads: int | None
+    client: "Client",
+    arguments: Mapping[str, Any],
+    own: Mapping[str, Any],
+    store: str | PathLike[str] | None,
+    threads: int | None,
 ) -> "DataTree | None":
     """Sample a model whose likelihoods over tables are evaluated by workers, None if each likelihood reduces.
 
@@ -36,6 +43,8 @@ def sample_on_workers(
         Arguments of ``pm.sample``, with the model as it is written.
     own : mapping
         Other arguments of ``sample``, which cannot be combined with workers.
+    store : path, optional
+        A new or empty folder for the draws.
     threads : int, optional
         Threads of an evaluation.
 
@@ -43,6 +52,8 @@ def sample_on_workers(
     ------
     TypeError
         If ``client`` is no client of Dask.
+    FileExistsError, ImportError
+        If draws can't be written to ``store``.
     ValueError
         If the client has no workers, if the model reads no table, or if arguments can't be combined with workers.
     """
@@ -53,6 +64,8 @@ def sample_on_workers(
     for name, value in unsupported.items():
         if value:
             raise ValueError(f"{name} can't be combined with workers: leave it out.")
+    if store is not None:
+        arguments = {**arguments, "nuts": nuts_settings.with_store(arguments, Path(store))}
     as_written = arguments["model"]
     split = split_tables(as_written)
     if not split.likelihoods:
