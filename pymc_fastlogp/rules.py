@@ -134,6 +134,13 @@ RULES: tuple[Rule, ...] = (
     # In `canonicalize`, before the rules about switches, which then drop the switch around the power.
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
+    # In `canonicalize`, so that the rules about rows see the static shape.
+    Rule(
+        "fastlogp_shape_of_softmax",
+        "shapes.shape_of_softmax.local_shape_of_softmax",
+        "canonicalize",
+        until="the type of PyTensor's Softmax has the shape of its input",
+    ),
     # In `stabilize` again, where probabilities may first become a sigmoid.
     Rule("fastlogp_fold_checks_by_range", FOLD_CHECKS, "stabilize"),
     # In `stabilize`, since the lift in `canonicalize` recognizes nonzero norms by the diagonal.

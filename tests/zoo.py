@@ -150,6 +150,13 @@ MODELS |= {name: of_family(family) for name, family in FAMILIES.items()}
 
 
 @in_zoo
+def categorical_of_groups():
+    """Multinomial logit whose rows repeat, by data whose length is unknown until the model is frozen."""
+    eta = effects()[pm.Data("index", group)]
+    pm.Categorical("y", logit_p=pt.stack([eta, 2 * eta, -eta], axis=1), observed=other)
+
+
+@in_zoo
 def crossed_effects():
     eta = effects()[group] + effects("c", 3)[other] + pm.Normal("b", shape=3)[other] * x
     pm.Normal("y", eta, pm.HalfNormal("s", shape=3)[other], observed=y)
