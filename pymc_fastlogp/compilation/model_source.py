@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pymc.pytensorf import find_rng_nodes, reseed_rngs
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor.type import DenseTensorType
 
 from pymc_fastlogp.compilation import interpreter
 from pymc_fastlogp.models.array_rows import with_distinct_rows
@@ -94,7 +95,8 @@ class ModelSource:
         """Shapes of the arrays whose values are known before the first evaluation."""
         if self.data is None or self.shapes is None or self.shapes.data is None:
             return {}
-        return {x: shape for x, shape in zip(self.data, self.shapes.data, strict=True) if shape}
+        pairs = zip(self.data, self.shapes.data, strict=True)
+        return {x: shape for x, shape in pairs if shape and isinstance(x.type, DenseTensorType)}
 
     def freeze(self) -> None:
         """Freeze the model now, before its data can change."""

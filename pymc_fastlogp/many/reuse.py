@@ -92,7 +92,13 @@ class ReusedModel:
                 _loaded.move_to_end(name)
         if loaded is None:
             compiled = compiled_record(self._request, key)
-            return self._kept(name, compiled) if _is_reusable(compiled) else compiled
+            if _is_reusable(compiled):
+                return self._kept(name, compiled)
+            if key.shapes.data is None:
+                return compiled
+            # The other form may be reusable: it needs no graph that can be pickled.
+            self._data_shapes = None
+            return self._compiled(self._key())
         if name not in self._derived and loaded.record.derived is not None:
             content = loaded.record.derived.content
             self._derived[name] = interpreter.load(content, key.form.data)

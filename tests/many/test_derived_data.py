@@ -5,6 +5,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.scan.op import Scan
 from pytensor.tensor.random.op import RandomVariable
 
@@ -173,6 +175,27 @@ def test_data_that_cannot_be_summarized_are_read_row_by_row(bad):
         evaluated(derived, points)
     pm.set_data({"y": y}, model=model)
     assert_same(evaluated(derived, points), expected)
+
+
+@pytest.mark.usefixtures("empty_memory")
+def test_a_graph_that_cannot_be_pickled_is_evaluated_each_time(compilations):
+    class Twice(Op):
+        """An Op of no module."""
+
+        def make_node(self, x):
+            return Apply(self, [pt.as_tensor(x)], [pt.as_tensor(x).type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = 2 * inputs[0]
+
+    with pm.Model() as model:
+        pm.Potential("of_data", Twice()(pm.Data("x", data(0)["x"])).sum())
+        pm.Normal("seen", pm.Normal("mu"), 1.0, observed=pm.Data("y", data(0)["y"]))
+    derived = reused(model)
+    for k in range(3):
+        set_data(model, k)
+        assert derived.compiled().record.derived is None
+    assert len(compilations) >= 2
 
 
 def test_a_data_set_that_is_not_finite_fails_and_the_others_go_on(here):
