@@ -55,10 +55,10 @@ def dims_and_coords(
     return dims, coords
 
 
-def named_dims(name: str, dims: Iterable[str | None]) -> list[str]:
+def named_dims(name: str, dims: Iterable[str | None]) -> tuple[str, ...]:
     """Return the dimensions of a variable; unnamed ones are numbered, as in ArviZ."""
     numbers = count()
-    return [f"{name}_dim_{next(numbers)}" if dim is None else dim for dim in dims]
+    return tuple(f"{name}_dim_{next(numbers)}" if dim is None else dim for dim in dims)
 
 
 def coords_at(

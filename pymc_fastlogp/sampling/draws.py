@@ -100,7 +100,7 @@ def _dataset(
     from arviz_base import dict_to_dataset, make_attrs, rcParams
     from xarray import Dataset
 
-    variables: dict[str, tuple[list[str], np.ndarray]] = {}
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
     lengths: dict[str, int] = {}
     for name, x in arrays.items():
         names = _dim_names(name, x.ndim, dims.get(name, ()), sample_dims)
@@ -123,7 +123,7 @@ def _dataset(
 
 def _dim_names(
     name: str, ndim: int, dims: Sequence[str | None], sample_dims: Sequence[str]
-) -> list[str]:
+) -> tuple[str, ...]:
     """Return the dimensions of a variable; unnamed ones are numbered."""
     given = [*(dim for dim in sample_dims if dim not in dims), *dims]
     given += [None] * (ndim - len(given))
