@@ -131,7 +131,7 @@ def test_value_and_gradient_are_those_of_all_data(likelihood, compilations):
         set_data(model, k)
         assert_same(evaluated(derived, points), evaluated(plain, points))
     read = {x.shape for x in derived.compiled().record.shared.values()} - {()}
-    assert read <= READ[likelihood]
+    assert read == READ[likelihood]
     assert len(compilations) == 2
 
 
@@ -195,7 +195,7 @@ def test_a_graph_that_cannot_be_pickled_is_evaluated_each_time(compilations):
     for k in range(3):
         set_data(model, k)
         assert derived.compiled().record.derived is None
-    assert len(compilations) >= 2
+    assert len(compilations) == 4
 
 
 def test_a_data_set_that_is_not_finite_fails_and_the_others_go_on(here):
