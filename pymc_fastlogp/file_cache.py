@@ -88,7 +88,8 @@ class BoundedFiles(NamedTuple):
             ) as file:
                 digest = sha256(content).digest()
                 try:
-                    file.write(digest + content)
+                    file.write(digest)
+                    file.write(content)
                     file.flush()
                 except BaseException:  # an interrupt, too
                     Path(file.name).unlink()

@@ -16,6 +16,7 @@ from benchmarks.machine import process_memory
 from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.model_cache import store
 from pymc_fastlogp.rewrites.rows.view import chunks, keys
 
 pytestmark = pytest.mark.usefixtures("default_collector")
@@ -76,6 +77,28 @@ def test_distinct_rows_take_little_memory_beside_the_data(make):
     _, peak = traced_peak(lambda: pymc_fastlogp.compile_pymc_model(model))
     # One batch of rows takes 30 MB or less.
     assert peak < 1.5 * data_bytes(model) + 30e6
+
+
+def logit(rows):
+    """Return a model of data in which no two rows are equal."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        group = pm.Data("group_index", rng.integers(GROUPS, size=rows))
+        eta = pm.Normal("a", shape=GROUPS)[group] + pm.Normal("b") * pm.Data("x", rng.random(rows))
+        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("observed", rng.integers(2, size=rows)))
+    return model
+
+
+@pytest.mark.slow
+def test_rows_that_do_not_repeat_take_less_memory_than_without_the_plugin(monkeypatch):
+    # As for more rows, whose records are too large for the cache.
+    monkeypatch.setattr(store, "LARGEST", 0)
+    pymc_fastlogp.compile_pymc_model(logit(1000))
+    model = logit(ROWS)
+    compiled, peak = traced_peak(lambda: pymc_fastlogp.compile_pymc_model(model))
+    del compiled
+    _, off = traced_peak(lambda: compile_model(model, "off"))
+    assert peak < off
 
 
 @pytest.mark.slow

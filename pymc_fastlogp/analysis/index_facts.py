@@ -63,15 +63,18 @@ def index_facts(data: np.ndarray) -> IndexFacts | None:
     if data.size == 0:
         return IndexFacts(0, -1, is_unique=True, is_range=True)
     flat = data.ravel()
-    # A difference of narrow unsigned integers would overflow.
-    steps = np.diff(flat.astype(np.int64))
+    minimum, maximum = int(flat.min()), int(flat.max())
+    n_values = maximum - minimum + 1
+    is_unique = flat.size <= n_values and np.unique(flat).size == flat.size
+    # Not by differences, which would overflow for narrow unsigned integers.
+    is_ascending = bool(np.all(flat[1:] >= flat[:-1]))
     return IndexFacts(
-        minimum=int(flat.min()),
-        maximum=int(flat.max()),
-        is_unique=np.unique(flat).size == flat.size,
-        is_range=bool(np.all(steps == 1)),
+        minimum,
+        maximum,
+        is_unique,
+        is_range=is_unique and is_ascending and flat.size == n_values,
         neighbors=neighbors_of(data) if data.ndim == 1 else None,
-        starts=_starts(data) if data.ndim == 1 and np.all(steps >= 0) else (),
+        starts=_starts(data) if data.ndim == 1 and is_ascending else (),
     )
 
 

@@ -15,6 +15,7 @@ from pymc_fastlogp.benchmarking.result import BenchmarkResult
 from pymc_fastlogp.benchmarking.wait import SECONDS, measure_wait
 from pymc_fastlogp.config import switched
 from pymc_fastlogp.display import progress_line
+from pymc_fastlogp.models.freeze import without_partly_named_dims
 from pymc_fastlogp.models.in_place_rewrites import apply_in_place_rewrites
 from pymc_fastlogp.models.validate import nowhere_finite, refuse_discrete, validated_model
 from pymc_fastlogp.patching import unpatched
@@ -115,7 +116,8 @@ def benchmark(
     timing = (2 + len(helpers)) * rounds * seconds_per_round
     expected = f"at most about {seconds:.0f} s" if wait else f"{timing:.2g} s"
     begin = monotonic()
-    with progress_line("benchmark") as show_line:
+    # nutpie refuses such dims, which are labels alone.
+    with without_partly_named_dims(model), progress_line("benchmark") as show_line:
 
         def show(step: str) -> None:
             show_line(f"benchmark ({expected}, and compilation): {step}")

@@ -28,6 +28,7 @@ from pymc_fastlogp.compilation.derived_data import derive, mark
 from pymc_fastlogp.compilation.model_source import ModelSource
 from pymc_fastlogp.kernel.graph.held_constants import HoldConstants
 from pymc_fastlogp.kernel.graph.linking import register_with_numba
+from pymc_fastlogp.models.compile_lock import free_dead_graphs
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -206,6 +207,7 @@ def _logp_and_gradient(source: ModelSource, values: Sequence[Variable]) -> list[
         marked = {x: mark(x, shape) for x, shape in source.fixed_data.items()}
         logp = clone_replace(logp, marked)
     logp = rewrite_graph(logp, include=rewrites)
+    free_dead_graphs([logp])
     gradients = pt.grad(logp, list(values))
     return [logp, pt.concatenate([_raveled(x) for x in gradients])]
 

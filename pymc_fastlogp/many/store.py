@@ -23,10 +23,7 @@ NETCDF_PACKAGES = ("netCDF4", "h5netcdf")
 
 def refuse(folder: Path) -> None:
     """Raise ImportError if a package for the format of a folder is not installed."""
-    if folder.suffix == ZARR:
-        if not find_spec("zarr"):
-            raise ImportError("a store in zarr format needs zarr: pip install zarr")
-    elif not any(map(find_spec, NETCDF_PACKAGES)):
+    if folder.suffix != ZARR and not any(map(find_spec, NETCDF_PACKAGES)):
         raise ImportError("a store in netCDF format needs netcdf4: pip install netcdf4")
 
 

@@ -57,12 +57,14 @@ def write(key: str | None, record: Any) -> None:
     cache = files()
     if key is None or cache is None:
         return
+    arrays: list[pickle.PickleBuffer] = []
     try:
-        content = pickle.dumps(record)
+        without_arrays = pickle.dumps(record, protocol=5, buffer_callback=arrays.append)
     except Exception as error:  # a coordinate may be any object
         logger.info("the model is not cached on disk: %s", error)
         return
-    if len(content) > LARGEST:
-        logger.info("the model is not cached on disk: it has %d bytes", len(content))
+    n_bytes = len(without_arrays) + sum(x.raw().nbytes for x in arrays)
+    if n_bytes > LARGEST:
+        logger.info("the model is not cached on disk: it has %d bytes", n_bytes)
     else:
-        cache.write(PREFIX + key, content)
+        cache.write(PREFIX + key, pickle.dumps(record))

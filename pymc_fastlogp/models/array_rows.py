@@ -3,11 +3,13 @@ r"""Replace the likelihoods over long arrays in memory by likelihoods over their
 The rules about rows merge rows, too, but in a rewritten graph. By then PyTensor has folded constants, and holds several arrays of the length of the
 data. Here the arrays are a table, which :mod:`pymc_fastlogp.models.table_likelihood` reduces batch by batch.
 
-A model stays as it is if one of its likelihoods reads long arrays in another way than row by row, or if its rows hardly repeat.
+A likelihood that reads long arrays in another way than row by row, or whose rows hardly repeat, keeps all rows. Its data become constants that share
+the memory of the model's data, of which PyMC would make two copies.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +20,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_fastlogp._upstream.pymc_dispatch import SymbolicRandomVariable
+from pymc_fastlogp.models.compile_lock import compile_lock
 from pymc_fastlogp.models.freeze import can_be_frozen, copy_with_data
 from pymc_fastlogp.models.table_likelihood import TableLikelihood, graphs_of
 from pymc_fastlogp.tables import summaries
@@ -55,7 +58,7 @@ class Merged(NamedTuple):
 
 
 class WithDistinctRows(NamedTuple):
-    """Model whose likelihoods over long arrays read distinct rows with counts.
+    """Model whose likelihoods over long arrays read distinct rows with counts where rows repeat.
 
     Attributes
     ----------
@@ -70,7 +73,7 @@ class WithDistinctRows(NamedTuple):
 
 
 def with_distinct_rows(model: "pm.Model") -> WithDistinctRows:
-    """Return a model whose likelihoods over long arrays read distinct rows with counts, with the model itself if that is not possible.
+    """Return a model whose likelihoods over long arrays read distinct rows with counts, or the model itself if nothing changes.
 
     Parameters
     ----------
@@ -80,16 +83,25 @@ def with_distinct_rows(model: "pm.Model") -> WithDistinctRows:
     factors = [*model.observed_RVs, *model.potentials]
     if not can_be_frozen(model) or not any(_arrays_of(model, x) for x in factors):
         return WithDistinctRows(model, {})
-    copy, merged = copy_with_data(model), {}
-    try:
-        _refuse_other_readers(copy)
-        for factor in [*copy.observed_RVs, *copy.potentials]:
-            if arrays := _arrays_of(copy, factor):
-                merged[factor.name] = _reduce(copy, factor, arrays)
-    except ValueError as reason:
+    if reason := _other_reader(model):
         logger.info("likelihoods read all rows of their arrays: %s", reason)
         return WithDistinctRows(model, {})
-    _drop_unread_data(copy)
+    data = _data_of_likelihoods(model)
+    with compile_lock(), _without_names(model, data):
+        copy = copy_with_data(model)
+    merged = {}
+    for factor in [*copy.observed_RVs, *copy.potentials]:
+        if not (arrays := _arrays_of(copy, factor)):
+            continue
+        graphs = graphs_of(copy, factor)
+        try:
+            merged[factor.name] = _reduce(copy, factor, arrays)
+        except ValueError as reason:
+            logger.info("%s reads all rows of its arrays: %s", factor.name, reason)
+            _exchange(copy, factor.name, graphs, _constants(arrays, data))
+    if not merged and not data:
+        return WithDistinctRows(model, {})
+    _drop_unread_coords(copy)
     return WithDistinctRows(copy, merged)
 
 
@@ -132,12 +144,47 @@ class ArrayTable:
             yield summarize(plan, values)
 
 
-def _refuse_other_readers(model: "pm.Model") -> None:
-    """Raise if a variable reads an observed variable, whose rows it would lose."""
+def _other_reader(model: "pm.Model") -> str | None:
+    """Return the reason if a variable reads an observed variable, whose rows it would lose."""
     for x in (*model.basic_RVs, *model.potentials, *model.deterministics):
         above = {*ancestors([x])} - {x}
         if found := [y.name for y in model.observed_RVs if y in above]:
-            raise ValueError(f"{x.name} reads the observed variable {found[0]}")
+            return f"{x.name} reads the observed variable {found[0]}"
+    return None
+
+
+def _data_of_likelihoods(model: "pm.Model") -> list[SharedVariable]:
+    """Return the long data that likelihoods alone read."""
+    read = {*ancestors([*model.free_RVs, *model.deterministics])}
+    return [x for x in model.data_vars if _is_long_data(x) and x not in read]
+
+
+def _is_long_data(x: Variable) -> bool:
+    return isinstance(x, SharedVariable) and _n_rows(x) >= MIN_ROWS
+
+
+@contextmanager
+def _without_names(model: "pm.Model", data: Sequence[SharedVariable]) -> Iterator[None]:
+    """Remove data temporarily from the variables of a model: PyMC's copy of the model shares the memory of variables without a name."""
+    data_vars, named = model.data_vars, model.named_vars
+    try:
+        model.data_vars = type(data_vars)([x for x in data_vars if x not in data])
+        model.named_vars = type(named)({k: x for k, x in named.items() if x not in data})
+        yield
+    finally:
+        model.data_vars, model.named_vars = data_vars, named
+
+
+def _constants(
+    arrays: Iterable[Variable], data: Sequence[SharedVariable]
+) -> dict[Variable, Variable]:
+    """Return constants for copies of data, of the same memory."""
+    containers = [x.container for x in data]
+    return {
+        x: x.type.constant_type(type=x.type, data=_value(x), name=x.name)
+        for x in arrays
+        if isinstance(x, SharedVariable) and x.container in containers
+    }
 
 
 def _arrays_of(model: "pm.Model", factor: Variable) -> list[Variable]:
@@ -179,15 +226,22 @@ def _over_placeholders(
     model: "pm.Model", factor: Any, known: dict[Variable, Variable]
 ) -> TableLikelihood:
     """Replace the arrays of a likelihood by placeholders in a model, and return the likelihood."""
-    from pymc_fastlogp.models.weighted_rows import exchange_likelihood, rebuilt
-
     shape = next(iter(known.values())).shape
     known = known | {x: shape.astype(x.type.dtype) for x in _sizes(model, factor)}
-    exchange_likelihood(model, factor, *rebuilt(graphs_of(model, factor), known))
+    _exchange(model, factor.name, graphs_of(model, factor), known)
     likelihood = TableLikelihood.of(model, model[factor.name])
     if likelihood is None:
         raise ValueError(f"{factor.name} reads their length alone")
     return likelihood
+
+
+def _exchange(
+    model: "pm.Model", name: str, graphs: list[Variable], known: Mapping[Variable, Variable]
+) -> None:
+    """Exchange a likelihood for one with these graphs, with some variables replaced, in place."""
+    from pymc_fastlogp.models.weighted_rows import exchange_likelihood, rebuilt
+
+    exchange_likelihood(model, model[name], *rebuilt(graphs, known))
 
 
 def _sizes(model: "pm.Model", factor: Any) -> Iterator[Variable]:
@@ -202,16 +256,11 @@ def _sizes(model: "pm.Model", factor: Any) -> Iterator[Variable]:
             yield size
 
 
-def _drop_unread_data(model: "pm.Model") -> None:
-    """Remove long data that no variable of the model reads any more, and coordinates that no variable has any more."""
-    read = {*ancestors([*model.basic_RVs, *model.potentials, *model.deterministics])}
-    for x in [*model.data_vars]:
-        if x not in read and _n_rows(x) >= MIN_ROWS:
-            model.data_vars.remove(x)
-            del model.named_vars[x.name]
-            model.named_vars_to_dims.pop(x.name, None)
-    # Coordinates of the rows are as long as the data, and compilation would copy them.
+def _drop_unread_coords(model: "pm.Model") -> None:
+    """Remove long coordinates that no variable has or reads any more: compilation would copy them."""
     named = {dim for dims in model.named_vars_to_dims.values() for dim in dims}
+    read = {*ancestors([*model.basic_RVs, *model.potentials, *model.deterministics])}
     for dim, values in [*model.coords.items()]:
-        if dim not in named and values is not None and len(values) >= MIN_ROWS:
+        is_read = dim in named or model.dim_lengths[dim] in read
+        if not is_read and values is not None and len(values) >= MIN_ROWS:
             del model.coords[dim], model.dim_lengths[dim]

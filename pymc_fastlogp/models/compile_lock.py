@@ -15,10 +15,16 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 from pytensor.configdefaults import config
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+
+# Bytes of constants, from which on a collection of garbage is worth its time.
+LARGE = 50_000_000
 
 # Reentrant: reparametrization of a model compiles a pilot.
 _lock = threading.RLock()
@@ -53,6 +59,13 @@ def without_fusion_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Loop fusion failed")
         yield
+
+
+def free_dead_graphs(outputs: Sequence[Variable]) -> None:
+    """Collect garbage if graphs contain large constants: a dead graph is a reference cycle, and holds constants of the same size."""
+    constants = (x.data for x in ancestors(outputs) if isinstance(x, Constant))
+    if sum(x.nbytes for x in constants if isinstance(x, np.ndarray)) > LARGE:
+        gc.collect()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +68,6 @@ def log_likelihood_to_zarr(
         If the variables read no table or several, if a likelihood is not evaluated row by row, or for the values of a column.
     FileExistsError
         If the path exists.
-    ImportError
-        If zarr is not installed.
     OSError
         If the store can't be written.
     """
@@ -78,8 +75,6 @@ def log_likelihood_to_zarr(
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists: give a new path, or remove the folder.")
-    if not find_spec("zarr"):
-        raise ImportError("log_likelihood_to_zarr needs zarr: pip install zarr")
     density = _DensityOfRows(model, var_names, idata)
     shown = progress_line("0 rows evaluated") if progressbar else nullcontext(lambda _: None)
     sizes = idata["posterior"].sizes

@@ -146,8 +146,6 @@ def sample(
         model reads no table, or if other arguments can't be combined with ``workers``.
     FileExistsError
         If ``store`` is not empty.
-    ImportError
-        If ``store`` is given, and zarr or obstore is not installed.
     pymc.exceptions.SamplingError
         If no initial point has a finite log density and gradient; the message names variables and rows.
     RuntimeError

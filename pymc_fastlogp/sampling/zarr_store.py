@@ -8,7 +8,6 @@ Arrays are read from the store when they are used.
 import json
 from collections.abc import Collection, Mapping
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -38,14 +37,9 @@ def refuse(path: Path) -> None:
     ------
     FileExistsError
         If the path is a file, or a folder that is not empty.
-    ImportError
-        If a package for reading a store is not installed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} is not empty: give store a new path, or remove the files.")
-    for package in ("zarr", "obstore"):
-        if not find_spec(package):
-            raise ImportError(f"store needs {package}: pip install zarr obstore")
 
 
 def created(path: Path, stores: ModuleType) -> Any:

@@ -383,9 +383,13 @@ def test_dimensions_without_a_name_are_those_of_pymc(partly_named, options):
     assert partly_named.named_vars_to_dims["x"] == ("g", None)
 
 
-@pytest.mark.parametrize("call", ["explain", "verify", "reparametrize", "compile_pymc_model"])
+@pytest.mark.parametrize(
+    "call", ["explain", "verify", "reparametrize", "compile_pymc_model", "benchmark"]
+)
 def test_every_function_takes_dimensions_without_a_name(partly_named, call):
-    result = getattr(pymc_fastlogp, call)(partly_named)
+    options = {"rounds": 1, "wait": False} if call == "benchmark" else {}
+    result = getattr(pymc_fastlogp, call)(partly_named, **options)
+    assert partly_named.named_vars_to_dims["x"] == ("g", None)
     if call == "reparametrize":
         assert result.named_vars_to_dims == partly_named.named_vars_to_dims
 

@@ -140,7 +140,6 @@ def test_draws_so_far_are_in_the_error_if_all_workers_are_gone(
 
 
 def test_draws_in_a_store_are_those_in_memory(expected, sampled, tmp_path):
-    pytest.importorskip("zarr")
     idata = sampled(1, store=tmp_path / "draws")
     assert not idata.posterior["b"].variable._in_memory
     assert same_draws(idata, expected)
@@ -158,7 +157,6 @@ def test_a_store_that_is_not_empty_is_refused_before_rows_are_read(here, table, 
 def test_a_store_has_the_draws_so_far_if_all_workers_are_gone(
     sampled, at_evaluation, monkeypatch, cluster, tmp_path
 ):
-    pytest.importorskip("zarr")
     monkeypatch.setattr(sharded_likelihood, "LONGEST_WAIT", 0.5)
     at_evaluation(600, lambda likelihood: cluster.scale(0) or likelihood._client.retire_workers())
     with pytest.raises(WorkersLostError, match=r"stopped after \d+ draws") as raised:

@@ -1,13 +1,18 @@
 """Likelihoods over long arrays in memory are evaluated at their distinct rows."""
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorConstant
 
 import pymc_fastlogp
 from pymc_fastlogp.models import array_rows
 from pymc_fastlogp.models.array_rows import with_distinct_rows
+from pymc_fastlogp.models.table_likelihood import graphs_of
 from pymc_fastlogp.models.weighted_rows import WeightedRows
 from pymc_fastlogp.reparametrization.selection import select_parametrization
 from pymc_fastlogp.reparametrization.sites import site_arrays
@@ -55,6 +60,12 @@ def two_likelihoods(given, **options):
     counts(given, **options)
     sd = pm.HalfNormal("sd")
     pm.Normal("other", pm.modelcontext(None)["a"][given("of_other", GROUP)], sd, observed=Y)
+
+
+def one_that_repeats_and_one_that_does_not(given, **options):
+    counts(given, **options)
+    b = pm.modelcontext(None)["b"]
+    pm.Bernoulli("other", logit_p=b * given("x", X), observed=given("of_other", TREATED))
 
 
 def potential(given, **options):
@@ -123,8 +134,6 @@ def few_values(given):
     ("likelihood", "terms"),
     [
         (counts, {"count": 10}),
-        (gaussian, {"y": 35}),
-        (two_likelihoods, {"count": 10, "other": 20}),
         (potential, {"count": GROUPS}),
         (of_rounded, {"y": 15}),
         (few_values, {"y": 2}),
@@ -139,6 +148,17 @@ def test_explain_counts_all_rows(likelihood, terms, given, monkeypatch):
     ]
     monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
     assert found.effects == pymc_fastlogp.explain(model).effects
+
+
+@pytest.mark.parametrize("given", [as_data, as_array])
+def test_explain_counts_all_rows_of_triangular_factors(given):
+    [found] = [
+        x for x in pymc_fastlogp.explain(model_of(gaussian, given)).sentences() if " rows " in x
+    ]
+    n_before, n_after = map(int, re.findall(r"\d+", found))
+    assert n_before == N
+    # Two points of each factor correct the rounding of its means, and have no weight if a mean is exact.
+    assert GROUPS * 6 < n_after <= GROUPS * 7
 
 
 def effects(given):
@@ -254,20 +274,53 @@ def missing(given):
 
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing")
-@pytest.mark.parametrize("given", [as_data, as_array])
 @pytest.mark.parametrize(
     "likelihood",
     [effect_a_row, prior_a_row, design_matrix, distinct, increments, lagged, missing],
 )
-def test_other_models_stay_as_they_are(likelihood, given):
-    model = model_of(likelihood, given)
+def test_other_models_of_arrays_stay_as_they_are(likelihood):
+    model = model_of(likelihood, as_array)
     assert with_distinct_rows(model).model is model
 
 
-def test_nan_is_left_to_upstream():
+def test_a_model_stays_as_it_is_if_a_variable_reads_the_outcomes():
+    model = model_of(lagged)
+    assert with_distinct_rows(model).model is model
+
+
+@pytest.mark.parametrize(
+    "likelihood", [effect_a_row, prior_a_row, design_matrix, distinct, increments]
+)
+def test_data_of_other_likelihoods_become_constants_of_the_same_memory(likelihood, monkeypatch):
+    model = model_of(likelihood)
+    data = [x.get_value(borrow=True) for x in model.data_vars if x.name != "mean"]
+    names = {*model.named_vars}
+    found = with_distinct_rows(model)
+    assert found.merged == {}
+    assert {*model.named_vars} == names
+    read = ancestors(graphs_of(found.model, found.model["y"]))
+    constants = [x.data for x in read if isinstance(x, TensorConstant) and x.data.size >= N]
+    assert sorted(map(id, constants)) == sorted(map(id, data))
+    assert [x.name for x in found.model.data_vars] == ["mean"] * (likelihood is prior_a_row)
+    x = np.random.default_rng(1).normal(size=N) / 3
+    logp, gradient = density(model, x)
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    expected = density(model, x)
+    np.testing.assert_array_equal(logp, expected[0])
+    np.testing.assert_array_equal(gradient, expected[1])
+
+
+def test_each_likelihood_is_reduced_by_itself():
+    found = with_distinct_rows(model_of(one_that_repeats_and_one_that_does_not))
+    assert {*found.merged} == {"count"}
+    assert isinstance(found.model["count"].owner.op, WeightedRows)
+    assert found.model.rvs_to_values[found.model["other"]].eval().size == N
+
+
+def test_rows_with_nan_are_not_merged():
     model = model_of(gaussian)
     model["x"].set_value(np.where(GROUP == 0, np.nan, X))
-    assert with_distinct_rows(model).model is model
+    assert with_distinct_rows(model).merged == {}
 
 
 def test_shared_data_can_still_change():

@@ -10,7 +10,6 @@ import pymc_fastlogp
 from pymc_fastlogp.sampling import row_log_likelihood
 from tests.tables.conftest import SOURCES
 
-pytest.importorskip("zarr")
 pytestmark = pytest.mark.usefixtures("engines")
 
 N = 2500

@@ -26,6 +26,7 @@ A ``Where`` maps axes to positions.
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from math import prod
 from typing import NamedTuple
 
@@ -157,6 +158,12 @@ class Grid:
         )
 
 
+def _digest(array: np.ndarray) -> bytes:
+    """Return a hash of the dtype and the values of an array. A copy of the values would double the memory of the rows."""
+    values = np.ascontiguousarray(array).view(np.uint8)
+    return sha256(values).digest() + array.dtype.str.encode()
+
+
 class ChosenRows(Grid):
     """Some rows of a grid: build variables at these rows alone, by :meth:`at`. Each ``Where`` holds arrays with one position per chosen row.
 
@@ -193,7 +200,7 @@ class ChosenRows(Grid):
             return arrange_axes(x, ["x", *rest_of(x, where)])
         view = self.view(x, where)
         inputs = [self.at(*viewed) for viewed in view.inputs]
-        key = x, *where, *inputs, *((array.dtype, array.tobytes()) for array in view.reads)
+        key = x, *where, *inputs, *map(_digest, view.reads)
         if key not in self._built:
             self._built[key] = view.rebuild(self, inputs)
         return self._built[key]
