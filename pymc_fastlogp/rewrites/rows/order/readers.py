@@ -252,7 +252,7 @@ def _read_leaf(found: RowIndices, x: TensorVariable, where: Where) -> None:
 
 
 def _record_index(found: RowIndices, table: TensorVariable, index: np.ndarray, name: str) -> None:
-    digest = sha256(index.astype("int64", copy=False)).digest()
+    digest = sha256(np.ascontiguousarray(index, "int64")).digest()
     found.indices[digest] = index.astype(narrowest(int(index.max()) + 1))
     found.names[digest] = name
     found.tables.add((table, digest))

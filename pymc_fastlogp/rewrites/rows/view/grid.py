@@ -158,10 +158,10 @@ class Grid:
         )
 
 
-def _digest(array: np.ndarray) -> bytes:
-    """Return a hash of the dtype and the values of an array. A copy of the values would double the memory of the rows."""
+def _digest(array: np.ndarray) -> Hashable:
+    """Return dtype, shape and a hash of the values of an array. A copy of the values would double the memory of the rows."""
     values = np.ascontiguousarray(array).view(np.uint8)
-    return sha256(values).digest() + array.dtype.str.encode()
+    return array.dtype, array.shape, sha256(values).digest()
 
 
 class ChosenRows(Grid):
