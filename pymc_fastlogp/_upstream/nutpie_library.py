@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -196,30 +197,27 @@ def draw(
     chosen = library.PyNutsSettings.Diag(seed)
     chosen.update(dict(settings))
     chosen.store_unconstrained = store_unconstrained
-    token = _Token()
-    token_of_threads = weakref.ref(token)
-    sampler = library.PySampler.from_pymc(
-        chosen,
-        cores,
-        _model(library, model._replace(alive=(model.alive, token))),
-        library.ProgressType.none(),
-        progress,
-        PROGRESS_RATE,
-        library.PyStorage.arrow() if store is None else library.PyStorage.zarr(store),
-    )
-    del token
-    try:
-        meanwhile()
-        _wait(sampler, model.is_stopped)
-    except KeyboardInterrupt:
-        sampler.abort()
-    except BaseException:
-        sampler.abort()
-        # A sampler, or a thread of its other chains, that outlives the interpreter crashes the process. The traceback refers to this frame.
-        del sampler
-        _wait_for_threads(library, token_of_threads)
-        raise
-    results = sampler.take_results()
+    storage = library.PyStorage.arrow() if store is None else library.PyStorage.zarr(store)
+
+    def sample(owner: Any) -> Any:
+        """Return the results of the library, with an owner of the memory of the model."""
+        sampler = library.PySampler.from_pymc(
+            chosen,
+            cores,
+            _model(library, model._replace(alive=owner)),
+            library.ProgressType.none(),
+            progress,
+            PROGRESS_RATE,
+            storage,
+        )
+        try:
+            meanwhile()
+            _wait(sampler, model.is_stopped)
+        except KeyboardInterrupt:
+            sampler.abort()
+        return sampler.take_results()
+
+    results = _with_threads_ended(sample, _Owner(model.alive))
     if store is not None:
         return None
     draws, stats = results.get_arrow_trace()
@@ -252,33 +250,36 @@ def sample_by_nutpie(model: Any, **options: Any) -> Any:
     """
     import nutpie
 
-    # Owned by the sampler and its threads alone.
-    owned = copy(model)
-    token_of_threads = weakref.ref(owned)
+    return _with_threads_ended(lambda x: nutpie.sample(x, **options), copy(model))
+
+
+@dataclass(eq=False)
+class _Owner:
+    """Owner of the memory of a model, an object of its own for each sampler."""
+
+    alive: Any
+
+
+def _with_threads_ended[T](sample: Callable[[Any], T], owned: Any) -> T:
+    """Call ``sample`` with an object that the sampler and its threads alone own. If ``sample`` raises, the threads end first.
+
+    A sampler, or a thread of its chains, that outlives the interpreter crashes or blocks the process. A sampler without references stops.
+    """
+    of_threads = weakref.ref(owned)
     try:
-        return nutpie.sample(owned, **options)
+        return sample(owned)
     except BaseException as error:
-        # A sampler, or a thread of its chains, that outlives the interpreter crashes or blocks the process.
         cleared: BaseException | None = error
         while cleared is not None:
             traceback.clear_frames(cleared.__traceback__)
             cleared = cleared.__context__
         del owned
-        _wait_for_threads(sys.modules[NAME], token_of_threads)
+        end = time.monotonic() + LONGEST_WAIT
+        while of_threads() is not None and time.monotonic() < end:
+            # A Rust thread without the GIL only queues its references; any call of the library releases queued references.
+            sys.modules[NAME].ProgressType.none()
+            time.sleep(0.01)
         raise
-
-
-class _Token:
-    """Object that the threads of a sampler own together with the memory of the model."""
-
-
-def _wait_for_threads(library: ModuleType, token: "weakref.ref[Any]") -> None:
-    """Wait until no thread of a sampler owns a token, at most ``LONGEST_WAIT`` seconds."""
-    end = time.monotonic() + LONGEST_WAIT
-    while token() is not None and time.monotonic() < end:
-        # A Rust thread without the GIL only queues its references; any call of the library releases queued references.
-        library.ProgressType.none()
-        time.sleep(0.01)
 
 
 def _model(library: ModuleType, model: SampledModel) -> Any:

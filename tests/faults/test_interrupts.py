@@ -111,38 +111,52 @@ def test_interrupted_sampling_returns_draws(on, start):
     assert (said, status) == ("True\n", 0), errors
 
 
-# A Ctrl-C at a moment at which nutpie's own handler does not run: after the sampler is made, or before the sampler is stopped.
+# A Ctrl-C at a moment at which no handler runs: after the sampler is made, or while the sampler is stopped.
 OUTLIVED = """
     import sys
     sys.modules["jax"] = None
     import time
-    from nutpie.sample import _BackgroundSampler as Sampler
+    from nutpie import _lib
     import pymc_fastlogp
+    from pymc_fastlogp._upstream import nutpie_library
     from tests.faults.models import grouped
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    make = Sampler.__init__
-    def made_and_interrupted(*arguments, **options):
-        make(*arguments, **options)
-        time.sleep(0.3)
-        interrupt()
+    class Sampler:
+        wait = abort = interrupt
 
-    if MOMENT == "made":
-        Sampler.__init__ = made_and_interrupted
-    else:
-        Sampler.wait = Sampler.abort = interrupt
+        def __init__(self, sampler):
+            self.sampler = sampler
+
+    class PySampler:
+        make = _lib.PySampler.from_pymc
+
+        @classmethod
+        def from_pymc(cls, *arguments):
+            sampler = cls.make(*arguments)
+            if MOMENT == "made":
+                time.sleep(0.3)
+                interrupt()
+            return Sampler(sampler)
+
+    _lib.PySampler = PySampler
+    if SAMPLER == "nutpie.sample":
+        nutpie_library.RELEASES = ()
     print("ready", flush=True)
     options = {"chains": 4, "cores": 2, "progressbar": False, "quiet": True}
     pymc_fastlogp.sample(100_000, store=FOLDER, model=grouped("poisson"), **options)
     """
 
 
+@pytest.mark.parametrize("sampler", ["library", "nutpie.sample"])
 @pytest.mark.parametrize("moment", ["made", "stopped"])
-def test_no_thread_of_nutpie_outlives_the_interpreter(moment, start, tmp_path):
-    folder = str(tmp_path / "draws")
-    source = OUTLIVED.replace("FOLDER", repr(folder)).replace("MOMENT", repr(moment))
+def test_no_thread_of_nutpie_outlives_the_interpreter(moment, sampler, start, tmp_path):
+    values = {"FOLDER": str(tmp_path / "draws"), "MOMENT": moment, "SAMPLER": sampler}
+    source = OUTLIVED
+    for name, value in values.items():
+        source = source.replace(name, repr(value))
     _, errors = (process := start(source)).communicate(timeout=120)
     assert process.returncode == -signal.SIGINT, errors
     assert errors.strip().endswith("KeyboardInterrupt")
