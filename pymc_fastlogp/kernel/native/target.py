@@ -84,8 +84,8 @@ def target_machine() -> llvm.TargetMachine:
     )
 
 
-def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Verify a module, run the LLVM passes of level 3, and verify the result.
+def verified(module: ir.Module) -> llvm.ModuleRef:
+    """Parse and verify a module.
 
     Raises
     ------
@@ -94,6 +94,12 @@ def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """
     parsed = llvm.parse_assembly(str(module), llvm.create_context())
     parsed.verify()
+    return parsed
+
+
+def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Verify a module, run the LLVM passes of level 3, and verify the result."""
+    parsed = verified(module)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     passes = llvm.create_pass_builder(machine, options)
     manager = passes.getModulePassManager()
