@@ -6,7 +6,7 @@
     i64 expand(u64 n_dim, u64 n_expanded, f64 *x, f64 *expanded, void *user_data)
 
 The functions return the same results as the functions that nutpie compiles with Numba; see :mod:`pymc_fastlogp.callbacks.native` for their status
-codes. A kernel writes directly to the caller's memory.
+codes. A kernel writes directly to the caller's memory. The code needs no passes of LLVM: vectors are explicit, and all values are in registers.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ from pymc_fastlogp.callbacks.native import (
 )
 from pymc_fastlogp.kernel.emit import emit_shapes, signature
 from pymc_fastlogp.kernel.ir.expressions import Buffer
-from pymc_fastlogp.kernel.llvm import F64, I1, I8, I64, POINTER, declared, stack_variable
+from pymc_fastlogp.kernel.llvm import I1, I8, I64, POINTER, declared, stack_variable
+from pymc_fastlogp.kernel.native.target import default_width
 
 ITEMSIZE = 8
 # Exactly infinities and NaNs have all bits of the exponent set.
@@ -79,7 +80,7 @@ def logp_module(call: GraphCall, layout: Layout | FixedAddresses, n_dim: int) ->
     targets = [(logp, 1), (gradient, n_dim)]
     _emit_call(_CallSite(builder, layout, x, n_dim, user_data), call, targets, RAISED)
     _return_unless(builder, _all_finite(builder, gradient, n_dim), BAD_GRADIENT)
-    _return_unless(builder, _is_finite(builder, builder.load(logp, typ=F64)), BAD_LOGP)
+    _return_unless(builder, _all_finite(builder, logp, 1), BAD_LOGP)
     builder.ret(I64(0))
     return function.module
 
@@ -246,26 +247,34 @@ def _return_unless(builder: ir.IRBuilder, truth: ir.Value, status: int) -> None:
         builder.ret(I64(status))
 
 
-def _is_finite(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    bits = builder.and_(builder.bitcast(value, I64), EXPONENT)
-    return builder.icmp_unsigned("!=", bits, EXPONENT)
-
-
 def _all_finite(builder: ir.IRBuilder, array: ir.Value, length: int) -> ir.Value:
-    """Append a branch-free loop, which LLVM vectorizes, and return whether all elements are finite."""
+    """Append a loop over vectors, whose last one may overlap the vector before, and return whether all elements are finite."""
     if length == 0:
         return I1(1)
-    before, loop = builder.block, builder.append_basic_block()
-    after = builder.append_basic_block()
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    i, so_far = builder.phi(I64), builder.phi(I1)
-    value = builder.load(builder.gep(array, [i], source_etype=F64), typ=F64)
-    truth = builder.and_(so_far, _is_finite(builder, value))
-    following = builder.add(i, I64(1))
-    for phi, first, then in ((i, I64(0), following), (so_far, I1(1), truth)):
-        phi.add_incoming(first, before)
-        phi.add_incoming(then, loop)
-    builder.cbranch(builder.icmp_unsigned("<", following, I64(length)), loop, after)
-    builder.position_at_end(after)
-    return truth
+    width = min(default_width(), 1 << int(length).bit_length() - 1)
+    vectors = ir.VectorType(I64, width)
+    exponents = vectors([EXPONENT.constant] * width)
+
+    def is_bad(first: ir.Value) -> ir.Value:
+        at = builder.gep(array, [first], source_etype=I64)
+        bits = builder.and_(builder.load(at, align=ITEMSIZE, typ=vectors), exponents)
+        return builder.sext(builder.icmp_unsigned("==", bits, exponents), vectors)
+
+    bad = is_bad(I64(length - width))
+    if length > width:
+        before, loop = builder.block, builder.append_basic_block()
+        after = builder.append_basic_block()
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        i, so_far = builder.phi(I64), builder.phi(vectors)
+        following, together = builder.add(i, I64(width)), builder.or_(so_far, is_bad(i))
+        for phi, first, then in ((i, I64(0), following), (so_far, bad, together)):
+            phi.add_incoming(first, before)
+            phi.add_incoming(then, loop)
+        in_loop = builder.icmp_unsigned("<", following, I64(length - width))
+        builder.cbranch(in_loop, loop, after)
+        builder.position_at_end(after)
+        bad = together
+    lanes = builder.icmp_unsigned("!=", bad, vectors([0] * width))
+    bits = ir.IntType(width)
+    return builder.icmp_unsigned("==", builder.bitcast(lanes, bits), bits(0))

@@ -28,7 +28,7 @@ from pymc_fastlogp.callbacks.graph_call import (
 from pymc_fastlogp.callbacks.native import SYMBOL
 from pymc_fastlogp.kernel.native.kernels import Kernel
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
-from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.kernel.native.target import target_machine, verified
 from pymc_fastlogp.registration import is_enabled
 
 logger = logging.getLogger("pymc_fastlogp")
@@ -55,9 +55,8 @@ class CallbackLibrary:
         # Owns the memory at the addresses that the code contains.
         self._call = call
         module = _callback_module(raw, call, FixedAddresses(_addresses(call)))
-        machine = target_machine()
         self._text = str(module)
-        self._code = LoadedCode(engine(machine.emit_object(optimized(module, machine))), SYMBOL)
+        self._code = LoadedCode(engine(target_machine().emit_object(verified(module))), SYMBOL)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return the address of the callback."""

@@ -149,14 +149,14 @@ def _callback_module(functions: Functions, name: str, call: GraphCall, layout: L
 def _code(call: GraphCall, module: ir.Module) -> CallbackCode:
     """Return the object code of a callback and of its kernel."""
     if not isinstance(call, KernelCall) or call.kernel is None:
-        return CallbackCode("", b"", object_code_of(module), (), ())
+        return CallbackCode("", b"", object_code_of(module, with_passes=False), (), ())
     program, name = call.kernel.program, call.kernel.name
     # Bound addresses are valid in this process only, see `is_portable`.
     machine_code.bind_scalars(program)
     return CallbackCode(
         name,
         machine_code.object_code(program, name),
-        object_code_of(module),
+        object_code_of(module, with_passes=False),
         tuple(sorted(machine_code.library_functions(program))),
         tuple(call.constants),
     )

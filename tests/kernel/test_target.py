@@ -10,7 +10,15 @@ from llvmlite.binding.targets import FeatureMap
 
 from pymc_fastlogp.kernel.llvm import F64, I32, POINTER, stack_variable
 from pymc_fastlogp.kernel.native.loaded_code import LoadedCode, engine
-from pymc_fastlogp.kernel.native.target import features, optimized, target_machine, uses_gathers
+from pymc_fastlogp.kernel.native.target import (
+    IN_FLIGHT,
+    default_width,
+    features,
+    native_lanes,
+    optimized,
+    target_machine,
+    uses_gathers,
+)
 
 HALF, WHOLE = ir.VectorType(F64, 2), ir.VectorType(F64, 4)
 
@@ -64,3 +72,11 @@ def test_gathers_are_decided_by_cpu(name, has_avx512, decision, monkeypatch):
     is_tuned = "+prefer-no-gather,+prefer-no-scatter" in features()
     assert is_tuned == name.startswith("znver")
     assert features().startswith(host.flatten())
+
+
+def test_features_of_the_cpu_are_read_once(monkeypatch):
+    host, reads = llvm.get_host_cpu_features(), []
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: reads.append(1) or host)
+    assert features() == features()
+    assert (native_lanes(), default_width()) == (native_lanes(), IN_FLIGHT * native_lanes())
+    assert len(reads) == 1

@@ -113,6 +113,9 @@ REFUSES = {
     "all missing": pt.zeros(N)[np.arange(N)].set(each),
     "none missing": pt.constant(DATA)[COMPLETE].set(pt.constant(DATA[COMPLETE])),
     "few complete": each[np.arange(31)].set(pt.constant(DATA[:31])),
+    "few entries": pt.join(0, pt.constant(DATA[:3]), u)[
+        np.r_[np.resize(np.arange(3), N - 7), 3:10]
+    ],
     "looked up": (pt.zeros(GROUPS)[1:].set(u[:3]))[g],
     "rows that are computed": pt.switch(pt.constant(DATA) > 0, a[g], 0.0),
     "set to a computed row": pt.constant(DATA)[MISSING].set(a[g][MISSING]),

@@ -8,7 +8,7 @@ from pytensor.configdefaults import config
 
 from pymc_fastlogp.file_cache import BoundedFiles
 from pymc_fastlogp.kernel.native.loaded_code import compiler
-from pymc_fastlogp.kernel.native.target import optimized, target_machine
+from pymc_fastlogp.kernel.native.target import optimized, target_machine, verified
 
 PREFIX = "pymc_fastlogp.kernel."
 # Bytes of all files, enough for thousands of kernels of 10 to 100 kB each. The limit saves disk space and does not affect speed.
@@ -26,13 +26,13 @@ def read_or_make(name: str, make: Callable[[], bytes]) -> bytes:
     return code
 
 
-def object_code_of(module: ir.Module) -> bytes:
-    """Return the object code of a module, optimized for this CPU and cached on disk."""
-    key = f"{compiler()}\n{module}"
+def object_code_of(module: ir.Module, *, with_passes: bool = True) -> bytes:
+    """Return the object code of a module for this CPU, cached on disk. Short code without loops over scalars needs no passes of LLVM."""
+    key = f"{compiler()}\nwith passes: {with_passes}\n{module}"
 
     def compiled() -> bytes:
         machine = target_machine()
-        return machine.emit_object(optimized(module, machine))
+        return machine.emit_object(optimized(module, machine) if with_passes else verified(module))
 
     name = f"{PREFIX}{sha256(key.encode()).hexdigest()}"
     return read_or_make(name, compiled)

@@ -1,6 +1,8 @@
 """Compilation target: the host CPU, its vector widths, and settings for CPU families."""
 
 import os
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from llvmlite import binding as llvm
@@ -43,6 +45,16 @@ TUNINGS = (
 )
 
 
+def host_features() -> llvm.FeatureMap:
+    """Return the features of this CPU, read once: LLVM takes a quarter of a millisecond."""
+    return _read_once(llvm.get_host_cpu_features)
+
+
+@cache
+def _read_once(read: Callable[[], llvm.FeatureMap]) -> llvm.FeatureMap:
+    return read()
+
+
 def tuning() -> Tuning:
     """Return the settings for this CPU."""
     name = llvm.get_host_cpu_name()
@@ -51,12 +63,12 @@ def tuning() -> Tuning:
 
 def uses_gathers() -> bool:
     """Return whether to use gather and scatter instructions, which LLVM selects for AVX-512 and splits into scalars otherwise."""
-    return bool(llvm.get_host_cpu_features().get("avx512f")) and tuning().uses_gathers
+    return bool(host_features().get("avx512f")) and tuning().uses_gathers
 
 
 def features() -> str:
     """Return the LLVM features of the target: of this CPU, and of its settings."""
-    return ",".join([llvm.get_host_cpu_features().flatten(), *tuning().features])
+    return ",".join([host_features().flatten(), *tuning().features])
 
 
 def default_width() -> int:
@@ -66,7 +78,7 @@ def default_width() -> int:
 
 def native_lanes() -> int:
     """Return the number of lanes of a native vector of this CPU."""
-    features = llvm.get_host_cpu_features()
+    features = host_features()
     return next((n for name, n in NATIVE_LANES if features.get(name)), SMALLEST_NATIVE_LANES)
 
 
@@ -84,8 +96,8 @@ def target_machine() -> llvm.TargetMachine:
     )
 
 
-def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Verify a module, run the LLVM passes of level 3, and verify the result.
+def verified(module: ir.Module) -> llvm.ModuleRef:
+    """Parse and verify a module.
 
     Raises
     ------
@@ -94,6 +106,12 @@ def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """
     parsed = llvm.parse_assembly(str(module), llvm.create_context())
     parsed.verify()
+    return parsed
+
+
+def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Verify a module, run the LLVM passes of level 3, and verify the result."""
+    parsed = verified(module)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     passes = llvm.create_pass_builder(machine, options)
     manager = passes.getModulePassManager()
@@ -105,4 +123,4 @@ def optimized(module: ir.Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
 
 def tile_length() -> int:
     """Return the number of rows of a register tile: 8 with AVX-512, else 4."""
-    return 8 if llvm.get_host_cpu_features().get("avx512f") else 4
+    return 8 if host_features().get("avx512f") else 4

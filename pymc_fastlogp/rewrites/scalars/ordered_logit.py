@@ -217,7 +217,8 @@ def _pick_flat(table: TensorVariable, indices: Indices) -> TensorVariable:
     if 1 in shape or not _are_inside(table, indices):
         return pick(table, indices)
     places = [index.data % n for index, n in zip(arrays, shape, strict=True)]
-    return table.flatten()[np.ravel_multi_index(np.broadcast_arrays(*places), shape)]
+    # PyTensor would iterate over the entries of a NumPy array.
+    return table.flatten()[constant(np.ravel_multi_index(np.broadcast_arrays(*places), shape))]
 
 
 @node_rewriter([All])

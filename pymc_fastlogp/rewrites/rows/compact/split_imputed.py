@@ -22,7 +22,7 @@ When it applies
 - At least 32 rows are complete, and at least one row is not. With several imputed arrays, a row is complete if all its
   entries are known.
 - The array has up to a million entries, and is made by any sequence of sets, slices, joins and gathers
-  (:mod:`~pymc_fastlogp.analysis.provenance`).
+  (:mod:`~pymc_fastlogp.analysis.provenance`). A set or a join has more than 32 entries.
 
 When it refuses
 ---------------
@@ -156,11 +156,17 @@ class Block(ChosenRows):
 def local_split_imputed(fgraph: FunctionGraph, node: Apply) -> list[TensorVariable] | None:
     """Rewrite ``sum(f(x[m].set(u), z)) -> sum(f(x[k], z[k])) + sum(f(u, z[m]))``."""
     reduction = parse_reduction(node)
-    if reduction.out.type.dtype != reduction.x.type.dtype or is_needed_by_row(fgraph, reduction):
+    if reduction.out.type.dtype != reduction.x.type.dtype:
         return None
-    for axis in reduction.long_axes:
-        n = static_length(reduction.x, axis)
-        if n is None or not (imputed := _imputed(reduction.x, axis, n)):
+    lengths = {axis: static_length(reduction.x, axis) for axis in reduction.long_axes}
+    long_enough = {axis: n for axis, n in lengths.items() if n is not None and n > FEWEST_COMPLETE}
+    # Most graphs have no such array, and rows are traversed for each sum.
+    if not long_enough or not any(map(_combines_many, fgraph.apply_nodes)):
+        return None
+    if is_needed_by_row(fgraph, reduction):
+        return None
+    for axis, n in long_enough.items():
+        if not (imputed := _imputed(reduction.x, axis, n)):
             continue
         if (blocks := _blocks(imputed)) is None:
             continue
@@ -215,10 +221,11 @@ def _imputed(x: TensorVariable, axis: int, n: int) -> list[Imputed] | None:
 
 def _as_imputed(x: TensorVariable, where: Where) -> Imputed | None:
     """Return ``x`` as an array of constants and unknown entries, None if ``x`` is no such array."""
-    if len(where) != 1 or not _is_combined(x):
+    if len(where) != 1:
         return None
     [(axis, position)] = where.items()
-    if isinstance(position, np.ndarray):  # an index into the array
+    # An array is an index into ``x``.
+    if isinstance(position, np.ndarray) or not _is_combined(x):
         return None
     found = provenance(x, MOST_ENTRIES)
     if found is None or not found.is_lossless:
@@ -245,6 +252,14 @@ def _are_parameters(entries: Entries) -> bool:
     axis = int(np.argmax(leaf.type.shape))
     walk = Grid((leaf.type.shape[axis],)).walk([(leaf, {axis: 0})])
     return any(is_row_specific(x, view) for x, _, view in walk)
+
+
+def _combines_many(node: Apply) -> bool:
+    """Return whether a node combines enough entries for an array with complete rows and others."""
+    if not isinstance(node.op, COMBINES):
+        return False
+    shape = node.outputs[0].type.shape
+    return None in shape or prod(shape) > FEWEST_COMPLETE
 
 
 def _is_combined(x: TensorVariable) -> bool:
