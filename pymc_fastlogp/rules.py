@@ -125,6 +125,13 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         is_exact=True,
     ),
+    # In `stabilize`, behind the rule above, which rewrites the last of the cases.
+    Rule(
+        "fastlogp_switch_of_normal_interval",
+        "scalars.normal_interval.local_switch_of_normal_interval",
+        "stabilize",
+        is_exact=True,
+    ),
     # In `canonicalize`, before all rules about rows, which then treat complete rows apart from imputed rows.
     Rule(
         "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"

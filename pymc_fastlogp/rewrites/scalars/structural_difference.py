@@ -1,0 +1,149 @@
+"""Subtract expressions without the parts that they share, so that the difference of close numbers keeps its digits."""
+
+from itertools import islice
+
+import numpy as np
+import pytensor.scalar as ps
+from pytensor.graph.basic import Constant, equal_computations
+from pytensor.tensor.basic import constant, switch
+from pytensor.tensor.math import eq, isinf
+from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_fastlogp.analysis.algebra import (
+    Factor,
+    Signed,
+    add_all,
+    count_leaves,
+    flatten_product,
+    flatten_sum,
+    multiply_all,
+)
+
+# Bound on the terms of a sum and the factors of a product, whose number grows exponentially in nested ones such as `u + u`.
+MOST_TERMS = 64
+# Relative difference up to which constants are one number with another rounding.
+SAME = 1e-14
+
+
+def difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
+    """Return ``b - a`` without the factors and terms that both share, zero for equal infinities.
+
+    From ``(high - mu) / sigma`` and ``(low - mu) / sigma`` results ``(high - low) / sigma``, whose rounding does not depend on ``mu``.
+    """
+    if any(count_leaves(x, ps.Mul, ps.TrueDiv) > MOST_TERMS for x in (b, a)):
+        return _difference_of_sums(b, a)
+    of_b, of_a = [*flatten_product(b)], [*flatten_product(a)]
+    shared = _without_shared(of_b, of_a)
+    # Otherwise the quotient of a difference and a denominator would take two divisions instead of one.
+    inner = _difference_of_sums(_product(of_b, b), _product(of_a, a))
+    if not shared:
+        return inner
+    factors = [factor.x for factor in shared if not factor.is_inverse]
+    divisors = [factor.x for factor in shared if factor.is_inverse]
+    product = multiply_all([inner, *factors])
+    return product / multiply_all(divisors) if divisors else product
+
+
+def terms_of(x: TensorVariable) -> list[Signed]:
+    """Return the terms of a sum, the sum itself if it has too many."""
+    terms = [*islice(flatten_sum(x), MOST_TERMS)]
+    return terms if len(terms) < MOST_TERMS else [Signed(x, False)]
+
+
+def total(terms: list[Signed], like: TensorVariable) -> TensorVariable:
+    """Return the sum of signed terms in the dtype of ``like``."""
+    zero = constant(np.zeros((1,) * like.type.ndim, dtype=like.type.dtype))
+    return add_all([-x if is_negative else x for x, is_negative in terms] or [zero])
+
+
+def gap(b: TensorVariable, a: TensorVariable) -> TensorVariable:
+    """Return ``b - a``, zero for equal infinities."""
+    return switch(isinf(a) & eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
+
+
+def ratio_of(x: TensorVariable, y: TensorVariable) -> float | None:
+    """Return the constant ``c`` if ``x`` is ``c * y`` up to the rounding of constants, None for other ``x`` and ``y``."""
+    if equal_computations([x], [y]):
+        return 1.0
+    if any(count_leaves(z, ps.Mul, ps.TrueDiv) > MOST_TERMS for z in (x, y)):
+        return None
+    (of_x, others), (of_y, other_ys) = _split_constants(x), _split_constants(y)
+    _without_shared(others, other_ys)
+    if others or other_ys or not np.all(of_y):
+        return None
+    ratios = np.ravel(of_x / of_y)
+    ratio = float(ratios[0]) if ratios.size else np.nan
+    is_constant = np.allclose(ratios, ratio, rtol=SAME, atol=0)
+    return (round(ratio) if abs(ratio - round(ratio)) < SAME else ratio) if is_constant else None
+
+
+def _split_constants(x: TensorVariable) -> tuple[np.ndarray, list[Factor]]:
+    """Return the product of the constant factors, and the other factors."""
+    product, others = np.ones(()), []
+    for factor in flatten_product(x):
+        if isinstance(factor.x, Constant):
+            value = np.asarray(factor.x.data, dtype=float)
+            product = product / value if factor.is_inverse else product * value
+        else:
+            others.append(factor)
+    return product, others
+
+
+def _difference_of_sums(b: TensorVariable, a: TensorVariable) -> TensorVariable:
+    if (slices := _slices_of_one_sum(b, a)) is not None:
+        return gap(*slices)
+    of_b, of_a = terms_of(b), terms_of(a)
+    _without_shared(of_b, of_a)
+    return gap(total(of_b, b), total(of_a, a))
+
+
+def _slices_of_one_sum(
+    b: TensorVariable, a: TensorVariable
+) -> tuple[TensorVariable, TensorVariable] | None:
+    """Return two slices of the last axis of one sum without its terms that are constant along this axis, None for other ``b`` and ``a``."""
+    if not (isinstance(b.owner_op, Subtensor) and isinstance(a.owner_op, Subtensor)):
+        return None
+    [x, *_], [other, *_] = b.owner.inputs, a.owner.inputs
+    if x is not other or x.type.shape[-1:] in ((), (1,), (None,)):
+        return None
+    if b.type.ndim != x.type.ndim or not all(map(_slices_last_axis_only, (b, a))):
+        return None
+    terms = terms_of(x)
+    varying = [term for term in terms if term.x.type.shape[-1] != 1]
+    if len(varying) == len(terms) or not varying:
+        return None
+    rest = total(varying, x)
+    # Of the axes that only the terms left out have, length one remains.
+    return tuple(
+        part.owner_op(rest, *part.owner.inputs[1:])  # type: ignore[return-value]
+        for part in (b, a)
+    )
+
+
+def _slices_last_axis_only(x: TensorVariable) -> bool:
+    *others, last = indices_from_subtensor(x.owner.inputs[1:], x.owner_op.idx_list)
+    is_whole = len(others) == x.owner.inputs[0].type.ndim - 1
+    return is_whole and isinstance(last, slice) and all(i == slice(None) for i in others)
+
+
+def _without_shared[Part: (Signed, Factor)](parts: list[Part], others: list[Part]) -> list[Part]:
+    """Remove what two lists share from both, and return it."""
+    shared = []
+    for part in [*others]:
+        if (same := next((x for x in parts if _is_same(x, part)), None)) is not None:
+            others.remove(part)
+            parts.remove(same)
+            shared.append(part)
+    return shared
+
+
+def _is_same(part: Signed | Factor, other: Signed | Factor) -> bool:
+    """Return whether two terms or factors are the same expression with the same sign or exponent."""
+    return part[1] == other[1] and equal_computations([part.x], [other.x])
+
+
+def _product(factors: list[Factor], like: TensorVariable) -> TensorVariable:
+    """Return the product of factors in the dtype of ``like``."""
+    one = constant(np.ones((1,) * like.type.ndim, dtype=like.type.dtype))
+    return multiply_all([1 / x if is_inverse else x for x, is_inverse in factors] or [one])
