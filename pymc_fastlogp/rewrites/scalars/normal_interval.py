@@ -76,13 +76,8 @@ def local_log_of_normal_interval(fgraph: FunctionGraph, node: Apply) -> list[Ten
 
 def _log_of_multiple(k: float, u: TensorVariable, v: TensorVariable) -> TensorVariable:
     """Return ``log(k * (erf(v) - erf(u)) / 2)``."""
-    interval = log_of_interval(u, v)
+    interval = log_of_erf_interval(u, v, difference(v, u))
     return interval if k == 1 else constant(np.array(np.log(k), dtype=v.type.dtype)) + interval
-
-
-def log_of_interval(u: TensorVariable, v: TensorVariable) -> TensorVariable:
-    """Return ``log((erf(v) - erf(u)) / 2)``."""
-    return log_of_erf_interval(u, v, difference(v, u))
 
 
 def _split_factor(x: TensorVariable) -> tuple[float, TensorVariable]:
