@@ -1,6 +1,6 @@
 """Subtract expressions without the parts that they share, so that the difference of close numbers keeps its digits."""
 
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytensor.scalar as ps
@@ -19,6 +19,8 @@ from pymc_fastlogp.analysis.algebra import (
     flatten_sum,
     multiply_all,
 )
+from pymc_fastlogp.analysis.constants import fill_value
+from pymc_fastlogp.analysis.elemwise import operand
 
 # Bound on the terms of a sum and the factors of a product, whose number grows exponentially in nested ones such as `u + u`.
 MOST_TERMS = 64
@@ -33,16 +35,39 @@ def difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """
     if any(count_leaves(x, ps.Mul, ps.TrueDiv) > MOST_TERMS for x in (b, a)):
         return _difference_of_sums(b, a)
-    of_b, of_a = [*flatten_product(b)], [*flatten_product(a)]
+    of_b, of_a = _factors(b), _factors(a)
     shared = _without_shared(of_b, of_a)
-    # Otherwise the quotient of a difference and a denominator would take two divisions instead of one.
-    inner = _difference_of_sums(_product(of_b, b), _product(of_a, a))
+    is_opposite, other = _share_opposite_constants(of_b, of_a, shared), _product(of_a, a)
+    inner = _difference_of_sums(_product(of_b, b), -other if is_opposite else other)
     if not shared:
         return inner
     factors = [factor.x for factor in shared if not factor.is_inverse]
     divisors = [factor.x for factor in shared if factor.is_inverse]
-    product = multiply_all([inner, *factors])
-    return product / multiply_all(divisors) if divisors else product
+    whole = multiply_all([inner, *factors])
+    return whole / multiply_all(divisors) if divisors else whole
+
+
+def _factors(x: TensorVariable) -> list[Factor]:
+    """Return the factors of a product, with -1 for a negation."""
+    if (positive := operand(x, ps.Neg)) is None:
+        return [*flatten_product(x)]
+    minus_one = constant(np.full((1,) * x.type.ndim, -1, dtype=x.type.dtype))
+    return [Factor(minus_one, False), *flatten_product(positive)]
+
+
+def _share_opposite_constants(of_b: list[Factor], of_a: list[Factor], shared: list[Factor]) -> bool:
+    """Move a constant factor of ``b`` that is minus one of ``a`` to what they share. Return whether there is one.
+
+    PyTensor writes ``k * (0 - mu)`` as ``-k * mu``.
+    """
+    for b, a in product(of_b, of_a):
+        number = None if b.is_inverse or a.is_inverse else fill_value(b.x)
+        if number is not None and number == -(fill_value(a.x) or np.nan):
+            of_b.remove(b)
+            of_a.remove(a)
+            shared.append(b)
+            return True
+    return False
 
 
 def terms_of(x: TensorVariable) -> list[Signed]:
@@ -80,14 +105,14 @@ def ratio_of(x: TensorVariable, y: TensorVariable) -> float | None:
 
 def _split_constants(x: TensorVariable) -> tuple[np.ndarray, list[Factor]]:
     """Return the product of the constant factors, and the other factors."""
-    product, others = np.ones(()), []
+    constants, others = np.ones(()), []
     for factor in flatten_product(x):
         if isinstance(factor.x, Constant):
             value = np.asarray(factor.x.data, dtype=float)
-            product = product / value if factor.is_inverse else product * value
+            constants = constants / value if factor.is_inverse else constants * value
         else:
             others.append(factor)
-    return product, others
+    return constants, others
 
 
 def _difference_of_sums(b: TensorVariable, a: TensorVariable) -> TensorVariable:
