@@ -44,7 +44,7 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import negated, operand, operands
+from pymc_fastlogp.analysis.elemwise import is_made_by, negated, operand, operands
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.scalars.ordered_logit import log_of_sigmoid_difference
 from pymc_fastlogp.rewrites.scalars.structural_difference import difference
@@ -117,8 +117,9 @@ def _log_survival(x: TensorVariable) -> TensorVariable | None:
     match operands(x, ps.Switch):
         case [Constant() as is_zero, below, inside] if fill_value(below) == -np.inf:
             argument = operand(inside, Log1mexp)
-            zero = constant(np.array(0, dtype=x.type.dtype))
-            return None if argument is None else switch(is_zero, zero, argument)
+            if argument is None or not is_zero.data.any():
+                return argument
+            return switch(is_zero, constant(np.array(0, dtype=x.type.dtype)), argument)
     return operand(x, Log1mexp)
 
 
@@ -128,8 +129,15 @@ def _logistic_interval(b: TensorVariable, a: TensorVariable) -> TensorVariable:
 
 
 def _interval_of_survival(b: TensorVariable, a: TensorVariable) -> TensorVariable:
-    """Return ``log(exp(a) - exp(b))``."""
-    return a + log1mexp(difference(b, a))
+    """Return ``log(exp(a) - exp(b))``. Where ``a`` is zero by a constant mask, ``b - a`` is ``b``."""
+    gap = difference(_inside_of_mask(b), _inside_of_mask(a))
+    if is_made_by(a, ps.Switch):
+        gap = switch(a.owner.inputs[0], b, gap)
+    return a + log1mexp(gap)
+
+
+def _inside_of_mask(x: TensorVariable) -> TensorVariable:
+    return x.owner.inputs[2] if is_made_by(x, ps.Switch) else x
 
 
 # Functions from a log distribution function to its argument, and from two arguments to the log probability between them.

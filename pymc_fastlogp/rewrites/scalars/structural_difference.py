@@ -140,10 +140,7 @@ def _slices_of_one_sum(
         return None
     rest = total(varying, x)
     # Of the axes that only the terms left out have, length one remains.
-    return tuple(
-        part.owner_op(rest, *part.owner.inputs[1:])  # type: ignore[return-value]
-        for part in (b, a)
-    )
+    return tuple(part.owner_op(rest, *part.owner.inputs[1:]) for part in (b, a))
 
 
 def _slices_last_axis_only(x: TensorVariable) -> bool:
@@ -152,7 +149,7 @@ def _slices_last_axis_only(x: TensorVariable) -> bool:
     return is_whole and isinstance(last, slice) and all(i == slice(None) for i in others)
 
 
-def _without_shared[Part: (Signed, Factor)](parts: list[Part], others: list[Part]) -> list[Part]:
+def _without_shared[Part: Signed | Factor](parts: list[Part], others: list[Part]) -> list[Part]:
     """Remove what two lists share from both, and return it."""
     shared = []
     for part in [*others]:
