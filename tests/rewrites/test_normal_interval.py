@@ -3,9 +3,11 @@
 import mpmath
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions.dist_math import log_diff_normal_cdf
+from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.math import Erf
 
@@ -22,6 +24,7 @@ from tests.rewrites.conftest import (
 )
 
 RULE = "fastlogp_log_of_normal_interval"
+REWRITTEN = Mode(linker="py", optimizer="fast_run")
 N = 12
 a, b, eta = (pt.vector(name, shape=(N,)) for name in ("a", "b", "eta"))
 low, high, sigma = pt.scalar("low"), pt.scalar("high"), pt.scalar("sigma")
@@ -204,6 +207,30 @@ def test_agrees_at_infinite_unsorted_and_equal_ends(u, v):
     if np.isfinite(off[0]).all():
         for expected, found in zip(off[1:], on[1:], strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("far", [-30.1, -0.3, 12.7])
+@pytest.mark.parametrize("width", [2.0**-20, 0.5])
+def test_digits_of_ordered_probit(far, width):
+    """The predictor cancels in the distance of two cut points, also where the difference of cut point and predictor is rounded."""
+    cut = pt.vector("cut", shape=(3,))
+    p = pm.OrderedProbit.compute_p(eta, cut, 1.0)
+    out = pt.log(p[np.arange(N), np.resize([1, 2], N)])
+    at = np.array([0.0, width, 2 * width])
+    found = pregrad(out, on=True)
+    slope = pytensor.grad(found.sum(), eta)
+    # Rewritten as for any compiled function: upstream's outer categories have infinite terms that are not selected.
+    value, by_eta = pytensor.function([eta, cut], [found, slope], mode=REWRITTEN)(
+        np.full(N, far), at
+    )
+    root, factor = (mpmath.mpf(float(f(np.float32(x)))) for f, x in ((np.sqrt, 2), (np.log, 0.5)))
+    for k in (1, 2):
+        with mpmath.workdps(900):
+            u, v = ((mpmath.mpf(at[k + i]) - mpmath.mpf(far)) / root for i in (-1, 0))
+            log_p, by_v, by_u = exact(u, v)
+            expected = float(log_p + factor), float(-(by_v + by_u) / root)
+        np.testing.assert_allclose(value[k - 1], expected[0], rtol=1e-15)
+        np.testing.assert_allclose(by_eta[k - 1], expected[1], rtol=4e-15)
 
 
 def test_upstream_loses_an_interval_ten_deviations_above_the_mean():
