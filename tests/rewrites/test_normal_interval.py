@@ -29,7 +29,9 @@ N = 12
 a, b, eta = (pt.vector(name, shape=(N,)) for name in ("a", "b", "eta"))
 low, high, sigma = pt.scalar("low"), pt.scalar("high"), pt.scalar("sigma")
 f = pt.vector("f", shape=(N,), dtype="float32")
+whole = pt.vector("whole", shape=(N,), dtype="int64")
 VALUES = {
+    whole: np.arange(N) % 5 - 3,
     a: np.linspace(-3, 1, N),
     b: np.linspace(-2.5, 3, N),
     eta: np.linspace(-1, 2, N),
@@ -63,6 +65,7 @@ SPELLINGS = {
     "bare erfc": interval(lambda z: pt.erfc(-z)),
     "location": interval(by_erf, high - eta, low - eta),
     "location and scale": interval(by_erfc, (high - eta) / sigma, (low - eta) / sigma),
+    "integer": interval(pt.erf, whole + 1, whole),
     "float32": interval(pt.erf, f + np.float32(1), f),
 }
 REFUSES = {

@@ -27,7 +27,7 @@ Where the left side is rounded to zero, its logarithm is :math:`-\infty`. The ri
 
 When it applies
 ---------------
-Before the gradient, to real numbers, with ``k`` a positive constant, or one.
+Before the gradient, in single and double precision, with ``k`` a positive constant, or one.
 
 When it refuses
 ---------------
@@ -42,17 +42,20 @@ from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.scalar.math import Erf, Erfc, Erfcx
 from pytensor.tensor.basic import constant, switch
 from pytensor.tensor.math import log
-from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_fastlogp.analysis.algebra import Signed
 from pymc_fastlogp.analysis.constants import fill_value
-from pymc_fastlogp.analysis.elemwise import operand, operands, squared
+from pymc_fastlogp.analysis.elemwise import in_type, operand, operands, squared
 from pymc_fastlogp.rewrites.replacement import replacement
-from pymc_fastlogp.rewrites.scalars.log_of_erf_interval import LogOfInterval, log_of_erf_interval
+from pymc_fastlogp.rewrites.scalars.log_of_erf_interval import (
+    FAR,
+    LogOfInterval,
+    log_of_erf_interval,
+)
 from pymc_fastlogp.rewrites.scalars.structural_difference import (
     difference,
-    ratio_of,
+    is_multiple,
     terms_of,
 )
 
@@ -62,7 +65,7 @@ def local_log_of_normal_interval(fgraph: FunctionGraph, node: Apply) -> list[Ten
     """Rewrite ``log(k * erf(v) - k * erf(u)) -> log(2 * k) + log_of_erf_interval(u, v, v - u)``, and the same of ``erfc``."""
     [x], [out] = node.inputs, node.outputs
     sides = [_split_factor(side) for side in operands(x, ps.Sub)]
-    if not sides or x.type.dtype != out.type.dtype or x.type.dtype not in float_dtypes:
+    if not sides or x.type.dtype != out.type.dtype or x.type.dtype not in FAR:
         return None
     [(k, first), (other_k, second)] = sides
     if k != other_k or not 0 < k < np.inf:
@@ -70,6 +73,7 @@ def local_log_of_normal_interval(fgraph: FunctionGraph, node: Apply) -> list[Ten
     for function, (upper, lower) in ((Erf, (first, second)), (Erfc, (second, first))):
         v, u = operand(upper, function), operand(lower, function)
         if v is not None and u is not None:
+            u, v = (in_type(end, x.type.dtype) for end in (u, v))
             return replacement(out, _log_of_multiple(2 * k, u, v))
     return None
 
@@ -158,7 +162,7 @@ def _is_square(x: TensorVariable, root: TensorVariable) -> bool:
 def _is_erfcx(x: TensorVariable, argument: TensorVariable, sign: int) -> bool:
     """Return whether ``x`` is ``erfcx(sign * argument)``."""
     inner = operand(x, Erfcx)
-    return inner is not None and ratio_of(inner, argument) == sign
+    return inner is not None and is_multiple(inner, sign, argument)
 
 
 def _is_exp_of_difference(x: TensorVariable, near: TensorVariable, far: TensorVariable) -> bool:

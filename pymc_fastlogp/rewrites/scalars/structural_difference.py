@@ -87,20 +87,13 @@ def gap(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     return switch(isinf(a) & eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
 
 
-def ratio_of(x: TensorVariable, y: TensorVariable) -> float | None:
-    """Return the constant ``c`` if ``x`` is ``c * y`` up to the rounding of constants, None for other ``x`` and ``y``."""
-    if equal_computations([x], [y]):
-        return 1.0
+def is_multiple(x: TensorVariable, number: float, y: TensorVariable) -> bool:
+    """Return whether ``x`` is ``number * y`` up to the rounding of constants."""
     if any(count_leaves(z, ps.Mul, ps.TrueDiv) > MOST_TERMS for z in (x, y)):
-        return None
+        return False
     (of_x, others), (of_y, other_ys) = _split_constants(x), _split_constants(y)
     _without_shared(others, other_ys)
-    if others or other_ys or not np.all(of_y):
-        return None
-    ratios = np.ravel(of_x / of_y)
-    ratio = float(ratios[0]) if ratios.size else np.nan
-    is_constant = np.allclose(ratios, ratio, rtol=SAME, atol=0)
-    return (round(ratio) if abs(ratio - round(ratio)) < SAME else ratio) if is_constant else None
+    return not others and not other_ys and np.allclose(of_x, number * of_y, rtol=SAME, atol=0)
 
 
 def _split_constants(x: TensorVariable) -> tuple[np.ndarray, list[Factor]]:
