@@ -111,7 +111,14 @@ RULES: tuple[Rule, ...] = (
         "canonicalize",
         is_exact=True,
     ),
-    # In `canonicalize`, as the rule above, so that no probabilities are left.
+    # In `canonicalize`, as the rule above, whose right side it shares.
+    Rule(
+        "fastlogp_logdiffexp_of_cdfs",
+        "scalars.logdiffexp.local_logdiffexp_of_cdfs",
+        "canonicalize",
+        is_exact=True,
+    ),
+    # In `canonicalize`, as the rules above, so that no probabilities are left.
     Rule(
         "fastlogp_check_of_ordered",
         "scalars.ordered_logit.local_check_of_ordered",
@@ -122,6 +129,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "fastlogp_log_of_normal_interval",
         "scalars.normal_interval.local_log_of_normal_interval",
+        "stabilize",
+        is_exact=True,
+    ),
+    # In `stabilize`, behind the rule above, which rewrites the last of the cases.
+    Rule(
+        "fastlogp_switch_of_normal_interval",
+        "scalars.normal_interval.local_switch_of_normal_interval",
         "stabilize",
         is_exact=True,
     ),

@@ -119,6 +119,9 @@ FAMILIES = {
     "truncated": lambda eta: pm.Truncated(
         "y", pm.Normal.dist(eta, pm.HalfNormal("s")), lower=0.0, observed=positive
     ),
+    "truncated_logistic": lambda eta: pm.Truncated(
+        "y", pm.Logistic.dist(eta, pm.HalfNormal("s")), -1.0, 1.0, observed=np.clip(y, -1, 1)
+    ),
     "mixture": lambda eta: pm.Mixture(
         "y",
         pm.Dirichlet("w", np.ones(2)),

@@ -51,11 +51,10 @@ M. Maechler, "Accurately computing log(1 - exp(-\|a\|))", vignette of the R pack
 """
 
 from collections.abc import Callable
-from itertools import islice
 
 import numpy as np
 import pytensor.scalar as ps
-from pytensor.graph.basic import Apply, Constant, equal_computations
+from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.scalar.math import Sigmoid
@@ -71,23 +70,21 @@ from pytensor.tensor.basic import (
 )
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import All, Sum, eq, invert, isinf, isnan, log, log1mexp, softplus
+from pytensor.tensor.math import All, Sum, invert, isnan, log, log1mexp, softplus
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_fastlogp.analysis.algebra import Signed, add_all, flatten_sum
+from pymc_fastlogp.analysis.algebra import Signed
 from pymc_fastlogp.analysis.constants import fill_value
 from pymc_fastlogp.analysis.elemwise import operand, operands
 from pymc_fastlogp.analysis.ranges import is_nonnegative
 from pymc_fastlogp.rewrites.replacement import replacement
 from pymc_fastlogp.rewrites.rows.gather_before_elemwise import Indices, indices_of, pick
+from pymc_fastlogp.rewrites.scalars.structural_difference import difference, gap, terms_of, total
 
 # Largest difference from one that a check of the sum may reject: far above the round-off of a sum of probabilities.
 SMALLEST_TOLERANCE = 1e-8
-
-# Bound on the terms of a sum, whose number grows exponentially in nested sums such as `u + u`.
-MOST_TERMS = 64
 
 
 @node_rewriter([log])
@@ -100,7 +97,7 @@ def local_log_of_sigmoid_difference(
         return None
     arguments = [operand(side, Sigmoid) for side in operands(x, ps.Sub)]
     if arguments and None not in arguments:
-        return replacement(out, _log_of_difference(*arguments))
+        return replacement(out, log_of_sigmoid_difference(*arguments))
     moves = []
     while isinstance(x.owner_op, DimShuffle):
         moves.append(x.owner_op)
@@ -136,59 +133,33 @@ def _moved(x: Constant, move: DimShuffle) -> TensorVariable:
     return constant(x.data.transpose([*kept, *dropped]).reshape(shape))
 
 
-def _log_of_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
+def log_of_sigmoid_difference(b: TensorVariable, a: TensorVariable) -> TensorVariable:
     """Return ``log(sigmoid(b) - sigmoid(a))``."""
-    of_b, of_a = _terms(b), _terms(a)
-    for term in [*of_a]:
-        if (same := next((other for other in of_b if _is_same(term, other)), None)) is not None:
-            of_a.remove(term)
-            of_b.remove(same)
-    return log1mexp(-_gap(_total(of_b, b), _total(of_a, a))) - softplus(-b) - softplus(a)
-
-
-def _terms(x: TensorVariable) -> list[Signed]:
-    """Return the terms of a sum, the sum itself if it has too many."""
-    terms = [*islice(flatten_sum(x), MOST_TERMS)]
-    return terms if len(terms) < MOST_TERMS else [Signed(x, False)]
-
-
-def _is_same(term: Signed, other: Signed) -> bool:
-    return term.is_negative == other.is_negative and equal_computations([term.x], [other.x])
+    return log1mexp(-difference(b, a)) - softplus(-b) - softplus(a)
 
 
 def _log_of_entries(argument: TensorVariable, indices: Indices) -> TensorVariable:
     """Return the logarithms of entries of the table of probabilities."""
-    terms = _terms(argument)
+    terms = terms_of(argument)
     by_row = [term for term in terms if term.x.type.shape[-1] == 1]
     if argument.type.shape[-1] == 1:
         terms, by_row = [Signed(argument, False)], []
-    cuts = _total([term for term in terms if term not in by_row], argument)
+    cuts = total([term for term in terms if term not in by_row], argument)
     n, infinity = cuts.type.shape[-1], constant(np.array(np.inf, dtype=cuts.type.dtype))
     is_last, is_first = (
         pick(constant(np.arange(n + 1) == end)[(None,) * (cuts.type.ndim - 1)], indices)
         for end in (n, 0)
     )
-    predictor = pick(-_total(by_row, argument), indices)
+    predictor = pick(-total(by_row, argument), indices)
     upper = _pick_of(cuts, indices, lambda c: _join(c, infinity))
     lower = _pick_of(cuts, indices, lambda c: _join(-infinity, c))
-    gap = _pick_of(
-        cuts, indices, lambda c: _join(infinity, _gap(c[..., 1:], c[..., :-1]), infinity)
+    gaps = _pick_of(
+        cuts, indices, lambda c: _join(infinity, gap(c[..., 1:], c[..., :-1]), infinity)
     )
     # Constant for an infinite predictor, too: `inf - inf` is NaN.
     above = switch(is_last, -infinity, predictor - upper)
     below = switch(is_first, -infinity, lower - predictor)
-    return log1mexp(-gap) - softplus(above) - softplus(below)
-
-
-def _total(terms: list[Signed], like: TensorVariable) -> TensorVariable:
-    """Return the sum of signed terms in the dtype of ``like``."""
-    zero = constant(np.zeros((1,) * like.type.ndim, dtype=like.type.dtype))
-    return add_all([-x if is_negative else x for x, is_negative in terms] or [zero])
-
-
-def _gap(b: TensorVariable, a: TensorVariable) -> TensorVariable:
-    """Return ``b - a``, zero for equal infinities."""
-    return switch(isinf(a) & eq(a, b), np.array(0, dtype=b.type.dtype), b - a)
+    return log1mexp(-gaps) - softplus(above) - softplus(below)
 
 
 def _join(*parts: TensorVariable) -> TensorVariable:
@@ -326,7 +297,7 @@ def _not_nan(x: TensorVariable) -> TensorVariable | None:
 
 def _is_sorted_up_to_rows(x: TensorVariable) -> bool:
     """Return whether each term of a sum is constant along the last axis, or sorted."""
-    by_category = [term for term in _terms(x) if term.x.type.shape[-1] != 1]
+    by_category = [term for term in terms_of(x) if term.x.type.shape[-1] != 1]
     return all(_is_sorted(x) and not is_negative for x, is_negative in by_category)
 
 
