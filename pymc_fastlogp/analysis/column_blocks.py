@@ -103,7 +103,7 @@ class ColumnBlocks(NamedTuple):
     dense: np.ndarray
 
 
-def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> ColumnBlocks | None:
+def column_blocks(x: np.ndarray, fewest: int, n_groups: int = 1) -> ColumnBlocks | None:
     """Split the columns of a matrix of real numbers.
 
     Parameters
@@ -112,8 +112,8 @@ def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> Co
         Matrix of booleans, integers or floats, with at least one row.
     fewest : int
         Least number of columns of a block: the cost of a block, in dense columns.
-    with_tables : bool
-        Whether columns with few distinct rows become tables.
+    n_groups : int
+        Number of groups of rows with coefficients of their own. The distinct rows of a table are multiplied once per group.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> Co
         return None
     rows = (np.flatnonzero(differs[:, j]) for j in sparse)
     groups = _colored(rows, sparse.tolist(), len(sample), fewest)
-    tables = _tables(x, sample, groups, fewest) if with_tables else []
+    tables = _tables(x, sample, groups, fewest, n_groups)
     in_table = {j for table in tables for j in table.columns.tolist()}
     kept = sorted(j for group in groups for j in group if j not in in_table)
     return _of_all_rows(x, kept, tables, baselines, fewest) if kept or tables else None
@@ -170,17 +170,18 @@ def _sample(x: np.ndarray) -> np.ndarray:
 
 
 def _tables(
-    x: np.ndarray, sample: np.ndarray, groups: list[list[int]], fewest: int
+    x: np.ndarray, sample: np.ndarray, groups: list[list[int]], fewest: int, n_groups: int
 ) -> list[RowTable]:
     """Return the tables of distinct rows that cost at most half as much as blocks and dense columns."""
     in_group = {j for group in groups for j in group}
+    rows_per_group = len(x) / n_groups
     tables = []
-    for columns in columns_of_tables(sample, len(x)):
+    for columns in columns_of_tables(sample, rows_per_group):
         n_blocks = sum(set(columns).issuperset(group) for group in groups)
         n_blocks = n_blocks if n_blocks >= MANY_BLOCKS else 0
         n_dense = len(set(columns) - in_group)
         most = (fewest * n_blocks + n_dense) / 2 - fewest
-        if most > 0 and (table := row_table(x, columns, most * len(x))) is not None:
+        if most > 0 and (table := row_table(x, columns, most * rows_per_group)) is not None:
             tables.append(table)
     return tables
 

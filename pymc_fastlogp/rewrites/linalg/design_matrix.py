@@ -8,6 +8,7 @@ r"""Gather the coefficients of dummy variables and other sparse columns, instead
     X @ B                ->  B[column] + X_dense @ B_dense
     (X * b).sum(1)       ->  as X @ b
     (X * b[g]).sum(1)    ->  b[g, column] + (X_dense * b_dense[g]).sum(1)
+    (X * b[g]).sum(1)    ->  (b_t @ D.T)[g, row] + (X_dense * b_dense[g]).sum(1)
 
 Design matrices of formulas hold factors, interactions and nested effects as columns of zeros and ones. Rows of spline
 bases have a few nonzero entries. Each *block* of columns of which at most one differs from a baseline in each row is a
@@ -24,7 +25,7 @@ so they are blocks too. Columns with proportional differences share a coefficien
 Columns with few distinct rows are a gather of a small product: sum, Helmert and polynomial contrasts of a factor, their interactions, and bases
 of covariates with few values (:mod:`~pymc_fastlogp.analysis.row_tables`). With the distinct rows :math:`D` and their number
 :math:`t_i` in row :math:`i`, :math:`\sum_{j \in T} x_{ij} b_j = (D b)_{t_i}`. Rows of :math:`D` with one entry read a coefficient. So all
-levels but one of a sum contrast need no product.
+levels but one of a sum contrast need no product. Coefficients of groups multiply :math:`D` once per group.
 
 The rule runs before the gradient and before the other rules about rows. Those rules see a model that is written with an
 index: :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>`,
@@ -56,7 +57,6 @@ When it refuses
 - Shared data, and matrices that are computed.
 - A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
   crossed, for example. If the triangle is refused, the rule applies afterwards.
-- Columns with few distinct rows stay dense for coefficients of groups, ``b[g]``.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
@@ -94,8 +94,8 @@ FEWEST_ENTRIES = 1000
 
 AFFINE = ps.Add, ps.Sub, ps.Neg, ps.Mul, ps.TrueDiv
 
-# By whether the constant is transposed, and whether it may have tables.
-type Known = dict[tuple[bool, bool], ColumnBlocks | None]
+# By whether the constant is transposed, and by the number of groups.
+type Known = dict[tuple[bool, int], ColumnBlocks | None]
 _known: WeakKeyDictionary[TensorConstant, Known] = WeakKeyDictionary()
 
 
@@ -157,12 +157,17 @@ class Coefficients(NamedTuple):
         added = self.table[(*at, constant(others))] * self.aligned(scales)
         return self._replace(table=inc_subtensor(self.table[(*at, constant(first))], added))
 
+    def of_rows(self, rows: np.ndarray, columns: np.ndarray) -> TensorVariable:
+        """Return the products of some rows with the coefficients of their columns, of each group."""
+        coefficients, dense = self.of(columns), constant(rows.astype(self.table.type.dtype))
+        return dot(dense, coefficients) if self.group is None else dot(coefficients, dense.T)
+
     def times(self, matrix: np.ndarray, columns: np.ndarray) -> TensorVariable:
-        """Return a matrix times the coefficients of its columns."""
-        coefficients, dense = self.of(columns), constant(matrix.astype(self.table.type.dtype))
+        """Return a matrix with a row per row of the design matrix times the coefficients of its columns."""
         if self.group is None:
-            return dot(dense, coefficients)
-        return pt_sum(dense * coefficients[self.group], axis=1)
+            return self.of_rows(matrix, columns)
+        dense = constant(matrix.astype(self.table.type.dtype))
+        return pt_sum(dense * self.of(columns)[self.group], axis=1)
 
     def of_baselines(self, baselines: dict[int, float]) -> TensorVariable:
         """Return the sum of baselines times coefficients, which rows or groups share."""
@@ -251,8 +256,9 @@ def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorV
     if len(table.single):
         parts.append(coefficients.of(table.single) * coefficients.aligned(table.scales))
     if len(table.rows):
-        parts.append(coefficients.times(table.rows, table.columns))
-    return join(0, *parts)[constant(table.of_row)]
+        parts.append(coefficients.of_rows(table.rows, table.columns))
+    products = coefficients._replace(table=join(coefficients.axis, *parts))
+    return products.at(table.of_row)
 
 
 def _parse(node: Apply) -> Product | None:
@@ -327,15 +333,13 @@ def _product(
     if coefficients.group is not None and coefficients.group.type.shape != (n,):
         return None
     known = _known.setdefault(x, {})
-    # The product of a table with the coefficients of each group may be large.
-    key = is_transposed, coefficients.group is None
+    n_groups = 1 if coefficients.group is None else max(1, table.type.shape[0])
+    key = is_transposed, n_groups
     if key not in known:
         is_large = n >= p >= FEWEST_COLUMNS and matrix.size >= FEWEST_ENTRIES
         is_real = matrix.dtype.kind in "biuf"
         known[key] = (
-            column_blocks(matrix, FEWEST_COLUMNS, with_tables=coefficients.group is None)
-            if is_large and is_real
-            else None
+            column_blocks(matrix, FEWEST_COLUMNS, n_groups) if is_large and is_real else None
         )
     blocks = known[key]
     return None if blocks is None else Product(matrix, blocks, coefficients, order)
