@@ -143,16 +143,17 @@ def _with_single_entries(columns: np.ndarray, rows: np.ndarray, of_row: np.ndarr
     if 2 * np.count_nonzero(is_single) < len(rows):
         is_single[:] = False
         baselines[:] = 0
+    n_single = np.count_nonzero(is_single)
     position = differs.argmax(axis=1)
     scales = (rows - baselines)[np.arange(len(rows)), position]
-    order = np.argsort(~is_single, kind="stable")
+    order = np.lexsort([position, ~is_single])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return RowTable(
         columns,
-        columns[position[is_single]],
-        scales[is_single],
-        (rows - baselines)[~is_single],
+        columns[position[order[:n_single]]],
+        scales[order[:n_single]],
+        (rows - baselines)[order[n_single:]],
         rank[of_row],
         {j: m for j, m in zip(columns.tolist(), baselines.tolist()) if m},
     )
