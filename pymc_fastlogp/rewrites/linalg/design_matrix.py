@@ -363,19 +363,25 @@ def _is_affine(x: TensorVariable) -> bool:
 
 
 def _has_smaller_triangle(fgraph: FunctionGraph, product: Product, square: TensorVariable) -> bool:
-    """Return whether a triangle by cells of the blocks has fewer entries than a triangle of the whole matrix."""
+    """Return whether a sum of squares has fewer multiplications by cells, or by rows, of the blocks than by a triangle of the whole matrix."""
     if product.coefficients.group is not None:
         return False
     n, p = product.matrix.shape
     blocks, keys = product.blocks, reads_of(fgraph, (n,)).keys
-    n_table = sum(table.rows.size for table in blocks.tables)
     of_others = [index for index in _indices(square) if index.shape == (n,)]
+    whole = _n_products(keys, of_others, len(of_others), p) if p <= MOST_COLUMNS else None
+    if whole is None:
+        return True
     of_blocks = [block.of_row for block in blocks.blocks]
     of_blocks += [table.of_row for table in blocks.tables]
-    n_dense = len(blocks.dense) + (len(blocks.baselines) > 0)
-    whole = _triangle(keys, of_others, p) if p <= MOST_COLUMNS else None
-    by_cell = _triangle(keys, [*of_others, *of_blocks], n_dense)
-    return whole is None or (by_cell is not None and by_cell + n_table < whole)
+    # Coefficients without a factor of the row add up to one parameter of a cell.
+    n_factors = sum(block.scales is None for block in blocks.blocks)
+    n_own = len(of_others) + n_factors + (n_factors < len(of_blocks))
+    n_shared = len(blocks.dense) + (len(blocks.baselines) > 0)
+    n_gathers = len(of_others) + len(of_blocks)
+    of_rows = n * (FEWEST_COLUMNS * n_gathers + n_shared)
+    by_cell = _n_products(keys, [*of_others, *of_blocks], n_own, n_shared) or of_rows
+    return by_cell + sum(table.rows.size for table in blocks.tables) < whole
 
 
 def _indices(x: TensorVariable) -> list[np.ndarray]:
@@ -384,15 +390,15 @@ def _indices(x: TensorVariable) -> list[np.ndarray]:
     return [i.data for node in gathers for i in node.inputs[1:] if isinstance(i, TensorConstant)]
 
 
-def _triangle(keys: RowKeys, indices: list[np.ndarray], n_shared: int) -> int | None:
-    """Return the number of entries of the triangles of all cells, None if the rule for triangles refuses.
+def _n_products(keys: RowKeys, indices: list[np.ndarray], n_own: int, n_shared: int) -> int | None:
+    """Return the number of multiplications of the triangles of all cells, None if the rule for triangles refuses.
 
-    A cell has a parameter of its own for each index, and shares the others.
+    A gather counts as :data:`FEWEST_COLUMNS` multiplications. Shared parameters are multiplied by a square matrix.
     """
     codes = keys.codes(frozenset[int]().union(*map(keys.add, indices)))
-    k = len(indices)
-    if codes is None or k > MOST_UNROLLED:
+    if codes is None or n_own > MOST_UNROLLED:
         return None
-    if k * codes.n_cells + n_shared + 1 >= MAX_DISTINCT_SHARE * keys.n_rows:
+    if n_own * codes.n_cells + n_shared + 1 >= MAX_DISTINCT_SHARE * keys.n_rows:
         return None
-    return codes.n_cells * (k * (k + 1) // 2 + k * n_shared) + n_shared * (n_shared + 1) // 2
+    per_cell = FEWEST_COLUMNS * len(indices) + n_own * (n_own + 1) // 2 + n_own * n_shared
+    return codes.n_cells * per_cell + n_shared**2
