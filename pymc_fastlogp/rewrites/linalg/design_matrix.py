@@ -140,11 +140,11 @@ class Coefficients(NamedTuple):
         """Return the coefficients times a number per column."""
         return self._replace(table=self.table * self.aligned(scales))
 
-    def padded(self) -> "Coefficients":
-        """Append a zero."""
+    def padded(self, columns: np.ndarray) -> "Coefficients":
+        """Return the coefficients of some columns, with a zero behind them."""
         shape = [1 if axis == self.axis else n for axis, n in enumerate(self.table.type.shape)]
         zeros = constant(np.zeros(shape, self.table.type.dtype))
-        return self._replace(table=join(self.axis, self.table, zeros))
+        return self._replace(table=join(self.axis, self.of(columns), zeros))
 
     def combined(self, blocks: ColumnBlocks) -> "Coefficients":
         """Add the coefficients of proportional columns to the coefficient of the first."""
@@ -247,7 +247,9 @@ def _gathered(block: Block, coefficients: Coefficients) -> TensorVariable:
         coefficients = coefficients.scaled(scales)
     if reads.all():
         return coefficients.at(column)
-    return coefficients.padded().at(np.where(reads, column, n_columns))
+    first, last = block.columns.min(), block.columns.max()
+    padded = coefficients.padded(np.arange(first, last + 1))
+    return padded.at(np.where(reads, column, last + 1) - first)
 
 
 def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorVariable:
