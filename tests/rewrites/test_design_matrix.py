@@ -216,6 +216,15 @@ def test_squares_of_crossed_factors():
     assert shape_of_squares(crossed) == crossed.shape[1] ** 2
 
 
+def test_squares_of_crossed_factors_with_many_levels():
+    """Gathers in each row have fewer multiplications than the triangle of the whole matrix."""
+    many = np.arange(N) // 4
+    crossed = joined(
+        (WIDE[:, None] == np.arange(20)) * 1.0, (many[:, None] == np.arange(100)) * 1.0
+    )
+    assert shape_of_squares(crossed) == N
+
+
 def test_squares_that_are_no_triangle():
     """A rule behind the triangles applies to squares with an entry for each row."""
     b, own = coefficients(L + M + 3), pt.vector("own", shape=(N,))
