@@ -16,7 +16,7 @@ The order of additions may change, so results differ by round-off. An entry is N
 When it applies
 ---------------
 After the gradient, in mode NUMBA, behind PyTensor's opposite rule, to two float matrices of known shape. There must be at least
-50 gathered rows, a third of the entries of the product, and 20 000 multiplications.
+50 gathered rows, a third of the entries of the product, 8 entries in a row, and 20 000 multiplications.
 
 When it refuses
 ---------------
@@ -37,9 +37,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_fastlogp.analysis.elemwise import operands
 from pymc_fastlogp.rewrites.replacement import replacement
 
-# Measured limits for the product to be faster: the minimum number of row pairs and of multiplications, and the maximum ratio of
-# entries of the product to needed entries.
-FEWEST_PAIRS, FEWEST_TERMS, MAX_RATIO = 50, 20_000, 3
+# Measured limits for the product to be faster: the minimum number of row pairs, of entries of a row and of multiplications, and the
+# maximum ratio of entries of the product to needed entries.
+FEWEST_PAIRS, SHORTEST, FEWEST_TERMS, MAX_RATIO = 50, 8, 20_000, 3
 
 
 @node_rewriter([Sum])
@@ -76,7 +76,9 @@ def _pays(terms: TensorVariable, a: TensorVariable, b: TensorVariable) -> bool:
     """Return whether all lengths are known, and the product is faster."""
     pairs, length = terms.type.shape
     rows, lengths = zip(a.type.shape, b.type.shape, strict=True)
-    if None in (pairs, length, *rows) or pairs < FEWEST_PAIRS or pairs * length < FEWEST_TERMS:
+    if None in (pairs, length, *rows) or pairs < FEWEST_PAIRS or length < SHORTEST:
+        return False
+    if pairs * length < FEWEST_TERMS:
         return False
     # A factor of one column is broadcast in the terms, but not in a product.
     if 1 in lengths:

@@ -344,7 +344,13 @@ def _product(
             column_blocks(matrix, FEWEST_COLUMNS, n_groups) if is_large and is_real else None
         )
     blocks = known[key]
-    return None if blocks is None else Product(matrix, blocks, coefficients, order)
+    if blocks is None:
+        return None
+    # Rows of tables alone repeat, so that `hoist_reductions` multiplies the rows of each group that occur.
+    are_tables = not blocks.blocks and not len(blocks.dense)
+    if coefficients.group is not None and are_tables:
+        return None
+    return Product(matrix, blocks, coefficients, order)
 
 
 def _square_of(fgraph: FunctionGraph, x: TensorVariable) -> TensorVariable | None:
