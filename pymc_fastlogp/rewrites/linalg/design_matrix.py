@@ -55,8 +55,9 @@ When it applies
 When it refuses
 ---------------
 - Shared data, and matrices that are computed.
-- A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
-  crossed, for example. If the triangle is refused, the rule applies afterwards.
+- A sum of squares, whose triangle of the whole matrix has fewer multiplications than triangles by cells, or than the rows:
+  crossed factors of few levels, for example. If the triangle is refused, the rule applies afterwards.
+- Coefficients of groups, if all columns have few distinct rows: ``hoist_reductions`` applies.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
