@@ -146,6 +146,7 @@ RULES: tuple[Rule, ...] = (
     # In `canonicalize`, before all rules about rows, which then see each part of a join.
     Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
     # In `canonicalize`, before the rules about switches, which then drop the switch around the power.
+    Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.
     Rule("fastlogp_switch_to_zero", "switches.switch_to_zero.local_switch_to_zero", "canonicalize"),
     # In `canonicalize`, so that the rules about rows see the static shape.
@@ -273,6 +274,8 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         is_exact=True,
     ),
+    # In `stabilize`, before rows are compacted, so that a row reads one array less.
+    Rule("fastlogp_masked_switch", "switches.masked_switch.local_masked_switch", "stabilize"),
     # First in the sequence: row compaction would sum the two log-gamma functions apart.
     Rule(
         "fastlogp_rising_factorial",
@@ -324,6 +327,20 @@ RULES: tuple[Rule, ...] = (
         "specialize",
         Phase.AFTER_GRADIENT,
         until="PyTensor has Bessel functions of many orders",
+    ),
+    # In `uncanonicalize`, after the gradient has added powers and PyTensor has merged products of powers.
+    Rule(
+        "fastlogp_neighboring_powers",
+        "after_gradient.neighboring_powers.local_neighboring_powers",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
+    ),
+    # In `uncanonicalize`, behind `specialize`, where PyTensor moves the gather to the factors.
+    Rule(
+        "fastlogp_gather_after_dot",
+        "after_gradient.gather_after_dot.local_gather_after_dot",
+        "uncanonicalize",
+        Phase.AFTER_GRADIENT,
     ),
     # In `uncanonicalize`, where products are in their final form.
     Rule(

@@ -469,7 +469,12 @@ def test_html_names_what_fired_apart_from_what_refused(explained):
     html = ElementTree.fromstring(f"<div>{explained['counts']._repr_html_()}</div>")
     cells = [tuple(" ".join((cell.text or "").split()) for cell in row) for row in html.iter("tr")]
     assert ("few (likelihood)", "compact_rows x 2", f"{N} -> 5", "") in cells
-    assert ("few (likelihood)", "fold_checks_by_range x 2, switch_to_zero", "", "") in cells
+    assert (
+        "few (likelihood)",
+        "fold_checks_by_range x 2, switch_to_zero, masked_switch",
+        "",
+        "",
+    ) in cells
     [why] = [why for *rest, why in cells if rest == ["many (likelihood)", "", str(N)]]
     assert re.match(r"compact_rows( x \d)?: too few rows repeat", why)
 

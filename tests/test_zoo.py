@@ -19,6 +19,8 @@ STATED: dict[str, Callable[[WorstEntry], bool]] = {
     "packed_cholesky": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
     # split_join: infinity less infinity where upstream does not see that a rate is an exponential
     "joined_blocks": lambda entry: np.isnan(entry.off) and entry.on == -np.inf,
+    # difference_of_cumsum: behind an entry that is not finite all differences are nan upstream
+    "many_correlated_effects": lambda entry: np.isnan(entry.off) and np.isfinite(entry.on),
 }
 
 

@@ -160,6 +160,26 @@ def categorical_of_groups():
 
 
 @in_zoo
+def counts_of_rates():
+    """Rates are products of an exposure and of factors by group, as in tables of claims."""
+    exposure = pm.Data("exposure", np.exp(x))
+    by_group, by_other = (
+        pm.Gamma("by_group", 2, 2, shape=GROUPS),
+        pm.Gamma("by_other", 2, 2, shape=3),
+    )
+    rate = exposure * by_group[pm.Data("index", group)] * by_other[other]
+    pm.Poisson("y", rate, observed=counts)
+
+
+@in_zoo
+def shares_of_groups():
+    """Counts of categories, whose shares differ between groups, by data whose length is unknown until the model is frozen."""
+    p = pm.Dirichlet("p", np.ones(3), shape=(GROUPS, 3))
+    answers = np.random.default_rng(0).multinomial(6, [0.2, 0.3, 0.5], N)
+    pm.Multinomial("y", 6, p[pm.Data("index", group)], observed=pm.Data("answers", answers))
+
+
+@in_zoo
 def crossed_effects():
     eta = effects()[group] + effects("c", 3)[other] + pm.Normal("b", shape=3)[other] * x
     pm.Normal("y", eta, pm.HalfNormal("s", shape=3)[other], observed=y)
@@ -253,6 +273,12 @@ def errors_with_covariances():
 def gaussian_process():
     with_scale = pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls")) * pm.HalfNormal("eta") ** 2
     pm.gp.Marginal(cov_func=with_scale).marginal_likelihood("y", X[:20, :1], y[:20], sigma=0.5)
+
+
+@in_zoo
+def rational_quadratic_process():
+    cov = pm.gp.cov.RatQuad(1, alpha=pm.Gamma("alpha", 5, 2), ls=pm.HalfNormal("ls"))
+    pm.gp.Marginal(cov_func=cov).marginal_likelihood("y", X[:20, :1], y[:20], sigma=0.5)
 
 
 @in_zoo
@@ -399,6 +425,13 @@ def precision_of_a_ring():
 def known_relationships():
     cov, mu = pm.HalfNormal("s") * (np.eye(6) + 0.5), pm.Normal("mu", shape=6)
     pm.MvNormal("y", mu, cov=cov, observed=y.reshape(10, 6))
+
+
+@in_zoo
+def many_correlated_effects():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=20, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+    b = pm.Normal("z", shape=(2 * N, 20)) @ chol.T
+    pm.Laplace("y", b, 1.0, observed=np.resize(y, (2 * N, 20)))
 
 
 @in_zoo

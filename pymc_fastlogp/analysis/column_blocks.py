@@ -9,7 +9,7 @@ differences are in different rows are disjoint. A *block* of disjoint columns ha
 Columns with proportional differences, :math:`d_k = s d_j`, share a column with the coefficient :math:`b_j + s b_k`.
 
 Other columns may have few distinct rows among them (:mod:`~pymc_fastlogp.analysis.row_tables`). They become a table, which costs a block and
-the multiplications of its rows, if that is at most half the cost of dense columns, or of at least 8 blocks.
+the multiplications of its rows, if that is at most 3/4 of the cost of dense columns, or of at least 8 blocks.
 
 The columns are colored greedily: each column joins the latest block in which all its rows are free. The levels of a
 factor are adjacent columns, so each factor becomes a block of its own. Overlapping columns of a spline of degree
@@ -34,7 +34,7 @@ CHUNK = 4_000_000
 MAX_BLOCKS = 32
 # Fewest blocks that a table of distinct rows replaces. Fewer blocks keep their indices, which other rules read.
 MANY_BLOCKS = 8
-# Largest cost of the split matrix, relative to the whole matrix.
+# Largest cost of a table, relative to its columns, and of the split matrix, relative to the whole matrix.
 MAX_COST_SHARE = 0.75
 # Most blocks of a sparse matrix, and most rows of the blocks relative to the entries: rows without an entry are gathered, too. Beyond these limits a
 # product that skips zeros is faster.
@@ -103,7 +103,7 @@ class ColumnBlocks(NamedTuple):
     dense: np.ndarray
 
 
-def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> ColumnBlocks | None:
+def column_blocks(x: np.ndarray, fewest: int, n_groups: int = 1) -> ColumnBlocks | None:
     """Split the columns of a matrix of real numbers.
 
     Parameters
@@ -112,8 +112,8 @@ def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> Co
         Matrix of booleans, integers or floats, with at least one row.
     fewest : int
         Least number of columns of a block: the cost of a block, in dense columns.
-    with_tables : bool
-        Whether columns with few distinct rows become tables.
+    n_groups : int
+        Number of groups of rows with coefficients of their own. The distinct rows of a table are multiplied once per group.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def column_blocks(x: np.ndarray, fewest: int, *, with_tables: bool = True) -> Co
         return None
     rows = (np.flatnonzero(differs[:, j]) for j in sparse)
     groups = _colored(rows, sparse.tolist(), len(sample), fewest)
-    tables = _tables(x, sample, groups, fewest) if with_tables else []
+    tables = _tables(x, sample, groups, fewest, n_groups)
     in_table = {j for table in tables for j in table.columns.tolist()}
     kept = sorted(j for group in groups for j in group if j not in in_table)
     return _of_all_rows(x, kept, tables, baselines, fewest) if kept or tables else None
@@ -170,17 +170,18 @@ def _sample(x: np.ndarray) -> np.ndarray:
 
 
 def _tables(
-    x: np.ndarray, sample: np.ndarray, groups: list[list[int]], fewest: int
+    x: np.ndarray, sample: np.ndarray, groups: list[list[int]], fewest: int, n_groups: int
 ) -> list[RowTable]:
-    """Return the tables of distinct rows that cost at most half as much as blocks and dense columns."""
+    """Return the tables of distinct rows that cost less than blocks and dense columns."""
     in_group = {j for group in groups for j in group}
+    rows_per_group = len(x) / n_groups
     tables = []
-    for columns in columns_of_tables(sample, len(x)):
+    for columns in columns_of_tables(sample, rows_per_group):
         n_blocks = sum(set(columns).issuperset(group) for group in groups)
         n_blocks = n_blocks if n_blocks >= MANY_BLOCKS else 0
         n_dense = len(set(columns) - in_group)
-        most = (fewest * n_blocks + n_dense) / 2 - fewest
-        if most > 0 and (table := row_table(x, columns, most * len(x))) is not None:
+        most = MAX_COST_SHARE * (fewest * n_blocks + n_dense) - fewest
+        if most > 0 and (table := row_table(x, columns, most * rows_per_group)) is not None:
             tables.append(table)
     return tables
 

@@ -5,8 +5,10 @@ a distinct row per pair of values. With the distinct rows :math:`d_t` and their 
 
 .. math:: \sum_{j \in T} x_{ij} b_j = (D b)_{t_i}.
 
-A column joins the latest table if the multiplications of :math:`D b` grow by at most one per row of the matrix. Otherwise the column
-begins a new table. So columns of one factor and its interactions share a table, and crossed factors of many levels do not.
+Columns of one factor are found first. A column with :math:`d` distinct values adds at most :math:`d - 1` distinct rows to the other columns of
+its factor, and multiplies the distinct rows of another factor. Factors then share a table if the multiplications of :math:`D b` grow by at most
+one per row of the matrix. So a factor and its interactions with small factors share a table, and crossed factors of many levels do not. Each of
+:math:`G` groups with coefficients of its own multiplies a table, and the limits are divided by :math:`G`.
 
 A sample of rows decides which columns are tried. The work for all rows is linear in the entries of these columns.
 """
@@ -18,6 +20,8 @@ import pandas as pd
 
 # Largest share of distinct values among the rows of a sample, for a column to be tried.
 MAX_DISTINCT_SHARE = 0.7
+# Number of latest tables that a factor may join.
+MOST_TABLES_TRIED = 8
 
 
 class RowTable(NamedTuple):
@@ -47,21 +51,48 @@ class RowTable(NamedTuple):
     baselines: dict[int, float]
 
 
-def columns_of_tables(sample: np.ndarray, n_rows: int) -> list[list[int]]:
-    """Return sets of columns that may have few distinct rows, from some of the rows of a matrix."""
+class _Columns(NamedTuple):
+    """Some columns of a sample of rows, and the number of the distinct row that each row has in these columns."""
+
+    columns: list[int]
+    of_row: np.ndarray
+
+    @property
+    def n_distinct(self) -> int:
+        return 1 + int(self.of_row.max())
+
+    @property
+    def n_products(self) -> int:
+        return self.n_distinct * len(self.columns)
+
+    def with_others(self, others: "_Columns") -> "_Columns":
+        return _Columns(self.columns + others.columns, _refined(self.of_row, others.of_row))
+
+
+def columns_of_tables(sample: np.ndarray, n_rows: float) -> list[list[int]]:
+    """Return sets of columns that may have few distinct rows, from some of the rows of a matrix.
+
+    ``n_rows`` is the number of rows of the matrix that share coefficients.
+    """
     n_distinct = 1 + np.count_nonzero(np.diff(np.sort(sample, axis=0), axis=0), axis=0)
-    tables: list[list[int]] = []
-    joint, n_products = np.zeros(len(sample), dtype=int), 0
+    factors: list[_Columns] = []
     for j in np.flatnonzero(n_distinct <= MAX_DISTINCT_SHARE * len(sample)).tolist():
-        codes = _refined(joint, sample[:, j])
-        with_column = (1 + codes.max()) * (1 + len(tables[-1]) if tables else 1)
-        if not tables or with_column - n_products > n_rows:
-            tables.append([])
-            codes = _refined(np.zeros_like(joint), sample[:, j])
-            with_column = 1 + codes.max()
-        tables[-1].append(j)
-        joint, n_products = codes, with_column
-    return tables
+        column = _Columns([j], _refined(np.zeros(len(sample), dtype=int), sample[:, j]))
+        joint = factors[-1].with_others(column) if factors else column
+        if factors and joint.n_distinct - factors[-1].n_distinct < column.n_distinct:
+            factors[-1] = joint
+        else:
+            factors.append(column)
+    tables: list[_Columns] = []
+    for factor in factors:
+        for k in reversed(range(max(0, len(tables) - MOST_TABLES_TRIED), len(tables))):
+            joint = tables[k].with_others(factor)
+            if joint.n_products - tables[k].n_products - factor.n_products <= n_rows:
+                tables[k] = joint
+                break
+        else:
+            tables.append(factor)
+    return [table.columns for table in tables]
 
 
 def row_table(x: np.ndarray, columns: list[int], most: float) -> RowTable | None:
@@ -93,7 +124,7 @@ def row_table(x: np.ndarray, columns: list[int], most: float) -> RowTable | None
         if len(first) > MAX_DISTINCT_SHARE * len(x):
             return None
     table = _with_single_entries(np.array(columns), x[first][:, columns].astype("float64"), of_row)
-    is_small = table.rows.size <= most
+    is_small = table.rows.size + len(table.single) <= most
     return table if is_small and np.isfinite(table.rows).all() else None
 
 
@@ -112,16 +143,17 @@ def _with_single_entries(columns: np.ndarray, rows: np.ndarray, of_row: np.ndarr
     if 2 * np.count_nonzero(is_single) < len(rows):
         is_single[:] = False
         baselines[:] = 0
+    n_single = np.count_nonzero(is_single)
     position = differs.argmax(axis=1)
     scales = (rows - baselines)[np.arange(len(rows)), position]
-    order = np.argsort(~is_single, kind="stable")
+    order = np.lexsort([position, ~is_single])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return RowTable(
         columns,
-        columns[position[is_single]],
-        scales[is_single],
-        (rows - baselines)[~is_single],
+        columns[position[order[:n_single]]],
+        scales[order[:n_single]],
+        (rows - baselines)[order[n_single:]],
         rank[of_row],
         {j: m for j, m in zip(columns.tolist(), baselines.tolist()) if m},
     )

@@ -32,9 +32,12 @@ PLACE = np.sort(rng.uniform(0, 19, size=N))
 HATS = np.clip(1 - np.abs(PLACE[:, None] - np.arange(20)), 0, None)
 GROUP = rng.permuted(np.arange(N) % 5)
 SUM = np.vstack([np.eye(L - 1), -np.ones(L - 1)])
+SUM20 = np.vstack([np.eye(19), -np.ones(19)])
 HELMERT = np.tril(-np.ones((20, 20)), -1)[:, :-1] + np.eye(20)[:, :-1] * np.arange(20, 1, -1)
 POLYNOMIAL = np.linalg.qr(np.vander(np.linspace(-1, 1, 20), 12))[0]
 WIDE = rng.permuted(np.arange(N) % 20)
+# Rows of two factors, enough to multiply the distinct rows of both.
+CROSSED = rng.permuted(np.arange(4000) % 20), rng.permuted(np.arange(4000) % 20)
 
 
 def joined(*columns):
@@ -82,6 +85,7 @@ DESIGNS = {
     "Helmert contrasts": (joined(Z, HELMERT[WIDE]), 1, 2),
     "polynomial contrasts": (joined(POLYNOMIAL[WIDE], Z), 1, 2),
     "interaction of contrasts": (joined(interaction(SUM[LEVEL], POLYNOMIAL[OTHER, :3]), Z), 1, 2),
+    "crossed contrasts": (joined(np.ones(4000), SUM20[CROSSED[0]], HELMERT[CROSSED[1]]), 2, 2),
     "rare level": (joined(DUMMIES, np.arange(N) == 17, Z), 1, 1),
 }
 
@@ -212,6 +216,15 @@ def test_squares_of_crossed_factors():
     assert shape_of_squares(crossed) == crossed.shape[1] ** 2
 
 
+def test_squares_of_crossed_factors_with_many_levels():
+    """Gathers in each row have fewer multiplications than the triangle of the whole matrix."""
+    many = np.arange(N) // 4
+    crossed = joined(
+        (WIDE[:, None] == np.arange(20)) * 1.0, (many[:, None] == np.arange(100)) * 1.0
+    )
+    assert shape_of_squares(crossed) == N
+
+
 def test_squares_that_are_no_triangle():
     """A rule behind the triangles applies to squares with an entry for each row."""
     b, own = coefficients(L + M + 3), pt.vector("own", shape=(N,))
@@ -229,13 +242,35 @@ def test_sum_contrasts_multiply_one_row():
     assert sorted(m.type.shape for m in matrices) == [(1, L), (N, 3)]
 
 
-def test_contrasts_with_coefficients_of_groups_stay_dense_beside_dummies():
-    x = joined(CELLS, HELMERT[WIDE])
+# Designs with coefficients of 5 groups, and the number of products with distinct rows.
+OF_GROUPS = {
+    "sum contrasts": (joined(np.ones(N), SUM20[WIDE], Z), 1),
+    "Helmert contrasts": (joined(Z, HELMERT[WIDE]), 1),
+    "contrasts and dummies": (joined(CELLS, HELMERT[WIDE]), 1),
+}
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_groups_multiply_distinct_rows(name):
+    x, n_products = OF_GROUPS[name]
     b = coefficients(5, x.shape[1])
     out = (x * b[GROUP]).sum(axis=1)
     found = split(out)
-    assert max(a.type.shape[1] for a in ancestors([found]) if a.ndim == 2) < x.shape[1] + 2
+    assert count(found, Dot) == n_products
+    of_rows = [a for a in ancestors([found]) if a.type.shape[:1] == (N,) and a.ndim == 2]
+    assert all(a.type.shape[1] <= Z.shape[1] for a in of_rows)
+    assert_same_value_and_gradient(out, {b: rng.normal(size=b.type.shape)}, rtol=1e-11)
+
+
+def test_many_groups_leave_contrasts_dense():
+    """Products of each group with each level would be as many as those of rows."""
+    x = joined(CELLS, HELMERT[WIDE])
+    group = rng.permuted(np.arange(N) % 50)
+    b = coefficients(50, x.shape[1])
+    out = (x * b[group]).sum(axis=1)
+    found = split(out)
     assert HELMERT.shape[1] in {a.type.shape[1] for a in ancestors([found]) if a.ndim == 2}
+    assert count(found, Dot) == 0
     assert_same_value_and_gradient(out, {b: rng.normal(size=b.type.shape)}, rtol=1e-11)
 
 

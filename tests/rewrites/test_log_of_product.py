@@ -54,6 +54,7 @@ PRODUCTS = {
     "integers": (n * pt.exp(x), log_n + x),
     "scalar": (pt.exp(x) * abs(s), x + pt.log(pt.expand_dims(abs(s), 0))),
     "gathered": (a * pt.exp(v)[g], log_a + v[g]),
+    "two gathered": (a * pt.exp(v)[g] * pt.exp(w)[g], log_a + v[g] + w[g]),
     "gathered product": (a * (pt.exp(v) * abs(w))[g], log_a + (v + pt.log(abs(w)))[g]),
     "product that is gathered": ((pt.exp(v) * abs(w))[g], (v + pt.log(abs(w)))[g]),
     "table that is no exponential": (a * abs(v)[g], log_a + pt.log(abs(v))[g]),
@@ -69,6 +70,7 @@ FIRES = {
     name: (pt.log(product), limited(logs, product)) for name, (product, logs) in PRODUCTS.items()
 }
 FIRES["quotient of exponentials"] = (pt.log(pt.exp(x) / pt.exp(z)), x - z)
+FIRES["product of entries of exponentials"] = (pt.log(pt.exp(v)[g] * pt.exp(w)[g]), v[g] + w[g])
 FIRES["entries of an exponential"] = (
     pt.log(pt.exp(v)[g]) * pt.exp(v).sum(),
     v[g] * pt.exp(v).sum(),

@@ -9,7 +9,8 @@ r"""Multiply a matrix by a scattered, mostly zero matrix row by row, for the sca
 
 Both products are the gradient of ``(U @ V.T)[i, j]``, as in ``pm.Normal("rating", (U @ V.T)[seen], sigma, observed=...)``.
 PyTensor computes the value for these entries alone, but scatters their gradient into a full matrix. Where less than a third of
-the matrix is observed, most multiplications are by zero.
+the matrix is observed, most multiplications are by zero. The opposite rule, for products of which most entries are needed, is
+:mod:`~pymc_fastlogp.rewrites.after_gradient.gather_after_dot`.
 
 The order of additions may change, so results differ by round-off. Zero times infinity is NaN, so ``sum(0 * V)`` is added: an
 entry is finite exactly if it was. Increments of one position that overflow and cancel are finite in PyTensor, and NaN here.

@@ -8,6 +8,7 @@ r"""Gather the coefficients of dummy variables and other sparse columns, instead
     X @ B                ->  B[column] + X_dense @ B_dense
     (X * b).sum(1)       ->  as X @ b
     (X * b[g]).sum(1)    ->  b[g, column] + (X_dense * b_dense[g]).sum(1)
+    (X * b[g]).sum(1)    ->  (b_t @ D.T)[g, row] + (X_dense * b_dense[g]).sum(1)
 
 Design matrices of formulas hold factors, interactions and nested effects as columns of zeros and ones. Rows of spline
 bases have a few nonzero entries. Each *block* of columns of which at most one differs from a baseline in each row is a
@@ -24,7 +25,7 @@ so they are blocks too. Columns with proportional differences share a coefficien
 Columns with few distinct rows are a gather of a small product: sum, Helmert and polynomial contrasts of a factor, their interactions, and bases
 of covariates with few values (:mod:`~pymc_fastlogp.analysis.row_tables`). With the distinct rows :math:`D` and their number
 :math:`t_i` in row :math:`i`, :math:`\sum_{j \in T} x_{ij} b_j = (D b)_{t_i}`. Rows of :math:`D` with one entry read a coefficient. So all
-levels but one of a sum contrast need no product.
+levels but one of a sum contrast need no product. Coefficients of groups multiply :math:`D` once per group.
 
 The rule runs before the gradient and before the other rules about rows. Those rules see a model that is written with an
 index: :mod:`row compaction <pymc_fastlogp.rewrites.rows.compact.compact_rows>`,
@@ -54,9 +55,9 @@ When it applies
 When it refuses
 ---------------
 - Shared data, and matrices that are computed.
-- A sum of squares, whose triangle has fewer multiplications with the whole matrix than by cells: factors that are
-  crossed, for example. If the triangle is refused, the rule applies afterwards.
-- Columns with few distinct rows stay dense for coefficients of groups, ``b[g]``.
+- A sum of squares, whose triangle of the whole matrix has fewer multiplications than triangles by cells, or than the rows:
+  crossed factors of few levels, for example. If the triangle is refused, the rule applies afterwards.
+- Coefficients of groups, if all columns have few distinct rows: ``hoist_reductions`` applies.
 - Entries that are infinite or NaN, complex entries, and matrices of integers times integers.
 """
 
@@ -94,8 +95,8 @@ FEWEST_ENTRIES = 1000
 
 AFFINE = ps.Add, ps.Sub, ps.Neg, ps.Mul, ps.TrueDiv
 
-# By whether the constant is transposed, and whether it may have tables.
-type Known = dict[tuple[bool, bool], ColumnBlocks | None]
+# By whether the constant is transposed, and by the number of groups.
+type Known = dict[tuple[bool, int], ColumnBlocks | None]
 _known: WeakKeyDictionary[TensorConstant, Known] = WeakKeyDictionary()
 
 
@@ -140,11 +141,11 @@ class Coefficients(NamedTuple):
         """Return the coefficients times a number per column."""
         return self._replace(table=self.table * self.aligned(scales))
 
-    def padded(self) -> "Coefficients":
-        """Append a zero."""
+    def padded(self, columns: np.ndarray) -> "Coefficients":
+        """Return the coefficients of some columns, with a zero behind them."""
         shape = [1 if axis == self.axis else n for axis, n in enumerate(self.table.type.shape)]
         zeros = constant(np.zeros(shape, self.table.type.dtype))
-        return self._replace(table=join(self.axis, self.table, zeros))
+        return self._replace(table=join(self.axis, self.of(columns), zeros))
 
     def combined(self, blocks: ColumnBlocks) -> "Coefficients":
         """Add the coefficients of proportional columns to the coefficient of the first."""
@@ -157,12 +158,17 @@ class Coefficients(NamedTuple):
         added = self.table[(*at, constant(others))] * self.aligned(scales)
         return self._replace(table=inc_subtensor(self.table[(*at, constant(first))], added))
 
+    def of_rows(self, rows: np.ndarray, columns: np.ndarray) -> TensorVariable:
+        """Return the products of some rows with the coefficients of their columns, of each group."""
+        coefficients, dense = self.of(columns), constant(rows.astype(self.table.type.dtype))
+        return dot(dense, coefficients) if self.group is None else dot(coefficients, dense.T)
+
     def times(self, matrix: np.ndarray, columns: np.ndarray) -> TensorVariable:
-        """Return a matrix times the coefficients of its columns."""
-        coefficients, dense = self.of(columns), constant(matrix.astype(self.table.type.dtype))
+        """Return a matrix with a row per row of the design matrix times the coefficients of its columns."""
         if self.group is None:
-            return dot(dense, coefficients)
-        return pt_sum(dense * coefficients[self.group], axis=1)
+            return self.of_rows(matrix, columns)
+        dense = constant(matrix.astype(self.table.type.dtype))
+        return pt_sum(dense * self.of(columns)[self.group], axis=1)
 
     def of_baselines(self, baselines: dict[int, float]) -> TensorVariable:
         """Return the sum of baselines times coefficients, which rows or groups share."""
@@ -242,7 +248,9 @@ def _gathered(block: Block, coefficients: Coefficients) -> TensorVariable:
         coefficients = coefficients.scaled(scales)
     if reads.all():
         return coefficients.at(column)
-    return coefficients.padded().at(np.where(reads, column, n_columns))
+    first, last = block.columns.min(), block.columns.max()
+    padded = coefficients.padded(np.arange(first, last + 1))
+    return padded.at(np.where(reads, column, last + 1) - first)
 
 
 def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorVariable:
@@ -251,8 +259,9 @@ def _gathered_from_table(table: RowTable, coefficients: Coefficients) -> TensorV
     if len(table.single):
         parts.append(coefficients.of(table.single) * coefficients.aligned(table.scales))
     if len(table.rows):
-        parts.append(coefficients.times(table.rows, table.columns))
-    return join(0, *parts)[constant(table.of_row)]
+        parts.append(coefficients.of_rows(table.rows, table.columns))
+    products = coefficients._replace(table=join(coefficients.axis, *parts))
+    return products.at(table.of_row)
 
 
 def _parse(node: Apply) -> Product | None:
@@ -327,18 +336,22 @@ def _product(
     if coefficients.group is not None and coefficients.group.type.shape != (n,):
         return None
     known = _known.setdefault(x, {})
-    # The product of a table with the coefficients of each group may be large.
-    key = is_transposed, coefficients.group is None
+    n_groups = 1 if coefficients.group is None else max(1, table.type.shape[0])
+    key = is_transposed, n_groups
     if key not in known:
         is_large = n >= p >= FEWEST_COLUMNS and matrix.size >= FEWEST_ENTRIES
         is_real = matrix.dtype.kind in "biuf"
         known[key] = (
-            column_blocks(matrix, FEWEST_COLUMNS, with_tables=coefficients.group is None)
-            if is_large and is_real
-            else None
+            column_blocks(matrix, FEWEST_COLUMNS, n_groups) if is_large and is_real else None
         )
     blocks = known[key]
-    return None if blocks is None else Product(matrix, blocks, coefficients, order)
+    if blocks is None:
+        return None
+    # Rows of tables alone repeat, so that `hoist_reductions` multiplies the rows of each group that occur.
+    are_tables = not blocks.blocks and not len(blocks.dense)
+    if coefficients.group is not None and are_tables:
+        return None
+    return Product(matrix, blocks, coefficients, order)
 
 
 def _square_of(fgraph: FunctionGraph, x: TensorVariable) -> TensorVariable | None:
@@ -359,19 +372,25 @@ def _is_affine(x: TensorVariable) -> bool:
 
 
 def _has_smaller_triangle(fgraph: FunctionGraph, product: Product, square: TensorVariable) -> bool:
-    """Return whether a triangle by cells of the blocks has fewer entries than a triangle of the whole matrix."""
+    """Return whether a sum of squares has fewer multiplications by cells, or by rows, of the blocks than by a triangle of the whole matrix."""
     if product.coefficients.group is not None:
         return False
     n, p = product.matrix.shape
     blocks, keys = product.blocks, reads_of(fgraph, (n,)).keys
-    n_table = sum(table.rows.size for table in blocks.tables)
     of_others = [index for index in _indices(square) if index.shape == (n,)]
+    whole = _n_products(keys, of_others, len(of_others), p) if p <= MOST_COLUMNS else None
+    if whole is None:
+        return True
     of_blocks = [block.of_row for block in blocks.blocks]
     of_blocks += [table.of_row for table in blocks.tables]
-    n_dense = len(blocks.dense) + (len(blocks.baselines) > 0)
-    whole = _triangle(keys, of_others, p) if p <= MOST_COLUMNS else None
-    by_cell = _triangle(keys, [*of_others, *of_blocks], n_dense)
-    return whole is None or (by_cell is not None and by_cell + n_table < whole)
+    # Coefficients without a factor of the row add up to one parameter of a cell.
+    n_factors = sum(block.scales is None for block in blocks.blocks)
+    n_own = len(of_others) + n_factors + (n_factors < len(of_blocks))
+    n_shared = len(blocks.dense) + (len(blocks.baselines) > 0)
+    n_gathers = len(of_others) + len(of_blocks)
+    of_rows = n * (FEWEST_COLUMNS * n_gathers + n_shared)
+    by_cell = _n_products(keys, [*of_others, *of_blocks], n_own, n_shared) or of_rows
+    return by_cell + sum(table.rows.size for table in blocks.tables) < whole
 
 
 def _indices(x: TensorVariable) -> list[np.ndarray]:
@@ -380,15 +399,15 @@ def _indices(x: TensorVariable) -> list[np.ndarray]:
     return [i.data for node in gathers for i in node.inputs[1:] if isinstance(i, TensorConstant)]
 
 
-def _triangle(keys: RowKeys, indices: list[np.ndarray], n_shared: int) -> int | None:
-    """Return the number of entries of the triangles of all cells, None if the rule for triangles refuses.
+def _n_products(keys: RowKeys, indices: list[np.ndarray], n_own: int, n_shared: int) -> int | None:
+    """Return the number of multiplications of the triangles of all cells, None if the rule for triangles refuses.
 
-    A cell has a parameter of its own for each index, and shares the others.
+    A gather counts as :data:`FEWEST_COLUMNS` multiplications. Shared parameters are multiplied by a square matrix.
     """
     codes = keys.codes(frozenset[int]().union(*map(keys.add, indices)))
-    k = len(indices)
-    if codes is None or k > MOST_UNROLLED:
+    if codes is None or n_own > MOST_UNROLLED:
         return None
-    if k * codes.n_cells + n_shared + 1 >= MAX_DISTINCT_SHARE * keys.n_rows:
+    if n_own * codes.n_cells + n_shared + 1 >= MAX_DISTINCT_SHARE * keys.n_rows:
         return None
-    return codes.n_cells * (k * (k + 1) // 2 + k * n_shared) + n_shared * (n_shared + 1) // 2
+    per_cell = FEWEST_COLUMNS * len(indices) + n_own * (n_own + 1) // 2 + n_own * n_shared
+    return codes.n_cells * per_cell + n_shared**2

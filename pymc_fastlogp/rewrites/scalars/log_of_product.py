@@ -76,11 +76,14 @@ def with_one_exponential(x: TensorVariable) -> TensorVariable | None:
     if quotient and None not in quotient:
         return exp(sub(*quotient))
     factors = _factors(x)
-    exponents = [a for factor in factors if (a := _exponent(factor)) is not None]
-    if len(exponents) < 2:
+    exponents = [_exponent(factor) for factor in factors]
+    if None in exponents:
+        # Exponentials of a table are computed before entries are gathered, and stay factors.
+        exponents = [_exponent(factor, DimShuffle) for factor in factors]
+    others = [factor for factor, exponent in zip(factors, exponents) if exponent is None]
+    if len(factors) - len(others) < 2:
         return None
-    others = [factor for factor in factors if _exponent(factor) is None]
-    return multiply_all([*others, exp(add(*exponents))])
+    return multiply_all([*others, exp(add(*(a for a in exponents if a is not None)))])
 
 
 def _factors(x: TensorVariable) -> list[TensorVariable]:
@@ -88,10 +91,12 @@ def _factors(x: TensorVariable) -> list[TensorVariable]:
     return flatten(x, ps.Mul) if count_leaves(x, ps.Mul) <= MOST_FACTORS else [x]
 
 
-def _exponent(x: TensorVariable) -> TensorVariable | None:
-    """Return ``a`` if ``x`` is ``exp(a)``, and entries of ``a`` if ``x`` has those of ``exp(a)``."""
-    if isinstance(x.owner_op, SELECTIONS):
-        exponent = _exponent(x.owner.inputs[0])
+def _exponent(
+    x: TensorVariable, selections: type | tuple[type, ...] = SELECTIONS
+) -> TensorVariable | None:
+    """Return ``a`` if ``x`` is ``exp(a)``, and entries of ``a`` if ``x`` selects those of ``exp(a)``."""
+    if isinstance(x.owner_op, selections):
+        exponent = _exponent(x.owner.inputs[0], selections)
         return None if exponent is None else x.owner.op(exponent, *x.owner.inputs[1:])
     return operand(x, ps.Exp)
 

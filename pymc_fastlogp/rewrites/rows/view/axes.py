@@ -46,8 +46,8 @@ def take(
         return _take_one_position(x, by_axis, rest, fixed)
     in_front = arrange_axes(x, [*by_axis, *rest])
     first, *others = by_axis.values()
-    if not others and _is_all(first, in_front.type.shape[0]):
-        return in_front
+    if not others and (adjacent := _as_slice(first, in_front.type.shape[0])) is not None:
+        return in_front if adjacent == slice(None) else in_front[adjacent]
     # Constants, because PyTensor converts an index that is no variable number by number.
     return in_front[tuple(map(constant, by_axis.values()))]
 
@@ -68,6 +68,11 @@ def _take_one_position(
     return arrange_axes(sliced, ["x", *rest_of_sliced])
 
 
-def _is_all(positions: np.ndarray, length: int | None) -> bool:
-    """Return whether these are all positions of an axis, in order."""
-    return positions.shape == (length,) and bool((positions == np.arange(len(positions))).all())
+def _as_slice(positions: np.ndarray, length: int | None) -> slice | None:
+    """Return ascending adjacent positions on an axis as a slice, None for others. The gradient of a slice is no scatter."""
+    if length is None or positions.ndim != 1 or not len(positions):
+        return None
+    first, last = int(positions[0]), int(positions[-1])
+    if not 0 <= first <= last < length or not np.array_equal(positions, np.arange(first, last + 1)):
+        return None
+    return slice(None) if len(positions) == length else slice(first, last + 1)
