@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pymc as pm
 from pytensor.compile.mode import Mode
+from pytensor.configdefaults import config
 
 import pymc_fastlogp
 from pymc_fastlogp import disabled
@@ -44,7 +45,8 @@ def directly(model: pm.Model) -> tuple[float, np.ndarray]:
 
 def assert_as_upstream(make: Make, mode: Mode | str = PYTHON, rtol: float = 1e-10) -> None:
     """Compare both ways to compile a model with upstream."""
-    with disabled():
+    # PyTensor fails to fold a sum of more than 32 constants, which leaves the sum as it is.
+    with disabled(), config.change_flags(on_opt_error="warn"):
         logp, gradient = logp_and_gradient(make(), mode)
     for found, found_gradient in (logp_and_gradient(make()), directly(make())):
         np.testing.assert_allclose(found, logp, rtol=rtol)
