@@ -18,6 +18,8 @@ Z = RNG.normal(size=(N_DISTINCT, LONG))[OF_ROW]
 CONTINUOUS = RNG.normal(size=(N, LONG))
 Y = RNG.normal(size=N)
 ROUNDED = Y.round()
+# Too few entries for a design matrix, which would become a table of its distinct rows.
+SMALL = np.tile(RNG.normal(size=(N_DISTINCT, LONG)), (3, 1))
 
 b = pt.vector("b", shape=(LONG,))
 data, s = pt.matrix("data", shape=(N, LONG)), pt.scalar("s")
@@ -31,7 +33,7 @@ def log_density(mu, y):
 
 # What is hoisted, and what reduces rows in it.
 FIRES = {
-    "a product": (pt.log1p(pt.sqr(Y - pt.dot(Z, b))), Dot),
+    "a product": (pt.log1p(pt.sqr(Y[: len(SMALL)] - pt.dot(SMALL, b))), Dot),
     "a sum": (pt.exp(Z * b).sum(1) * Y, Sum),
     "the largest": (pt.max(Z * b, axis=1) * Y, Max),
     "the logarithm of a sum": (longest * Y, LogSumExp),
