@@ -153,11 +153,6 @@ def _scattered(x: TensorVariable) -> TensorVariable:
     return pt.zeros(64)[pt.as_tensor(index) + pt.cast(pt.round(x[0]), "int64") * 2].inc(x)
 
 
-def _many_operations(x: TensorVariable) -> TensorVariable:
-    """Return the sum of many functions of an array, in one loop."""
-    return sum(pt.sqrt(k + pt.sqr(x)) / (k + x) for k in range(1, 30)).sum()
-
-
 def _recursion(
     step: Callable[..., TensorVariable], start: TensorVariable, *series: TensorVariable
 ) -> TensorVariable:
@@ -399,20 +394,6 @@ LIMITS = (
     ),
     Limit(
         "kernel.emit.scope", "CHEAP", kernel(_scattered, lambda n: [(n,)]), (64, ROWS), applied=2
-    ),
-    Limit(
-        "kernel.emit.loop_nest",
-        "SHORT",
-        kernel(_many_operations, lambda n: [(n,)]),
-        (20, 85, 200, 500, ROWS),
-    ),
-    Limit(
-        "kernel.emit.loop_nest",
-        "LARGE",
-        kernel(_many_operations, lambda n: [(n,)]),
-        (20, 85, 200),
-        applied=NONE,
-        lifted=ALL,
     ),
     Limit(
         "kernel.native.target",

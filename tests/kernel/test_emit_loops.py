@@ -1,30 +1,12 @@
 """Loops of all lengths and layouts give what NumPy gives."""
 
-import re
-
 import numpy as np
 import pytest
-from llvmlite import ir
 from pytensor import scalar as ps
 
-from pymc_fastlogp.kernel.emit import emit
-from pymc_fastlogp.kernel.emit.loop_nest import LARGE, SHORT
 from pymc_fastlogp.kernel.ir.expressions import Const, Expr, Length, Load
-from pymc_fastlogp.kernel.ir.loops import Accumulate, Loop, Store
-from pymc_fastlogp.kernel.native.target import native_lanes
-from tests.kernel.emitted import (
-    F64,
-    I0,
-    I1,
-    I2,
-    LENGTHS,
-    compute,
-    fill,
-    given,
-    output,
-    program,
-    sizes,
-)
+from pymc_fastlogp.kernel.ir.loops import Loop, Store
+from tests.kernel.emitted import F64, I0, I1, I2, LENGTHS, compute, given, output, program, sizes
 from tests.kernel.native_kernel import compile_native
 
 both_kinds_of_lengths = pytest.mark.parametrize("static", [True, False], ids=["static", "runtime"])
@@ -48,43 +30,6 @@ def test_kernel_serves_all_lengths(lengths):
     for n in lengths:
         data = np.arange(float(n))
         np.testing.assert_array_equal(kernel(data)[0], data)
-
-
-def many_operations(x: Expr) -> Expr:
-    """Return an expression of more than LARGE operations."""
-    total = x
-    for k in range(LARGE):
-        total = compute(ps.add, total, compute(ps.mul, x, Const(float(k % 3), F64)))
-    return total
-
-
-@pytest.mark.parametrize("n", LENGTHS)
-def test_large_loop_agrees_with_numpy(n):
-    x, y, total = given("x", n), output("y", n), output("total")
-    value = many_operations(Load(x, (I0,)))
-    body = Store(y, (I0,), value), Accumulate(total, (), ps.add, value)
-    kernel = compile_native(program(fill(total), Loop((n,), body), inputs=(x,)))
-    data = np.random.default_rng(n).integers(-9, 9, n) / 2
-    expected = data * (1 + sum(k % 3 for k in range(LARGE)))
-    of_total, of_y = kernel(data)
-    np.testing.assert_array_equal(of_y, expected)
-    assert of_total == expected.sum()
-
-
-@pytest.mark.parametrize(
-    ("n_vectors", "n_operations", "lanes"),
-    [(SHORT, 0, 2), (SHORT, LARGE, 1), (SHORT + 2, LARGE, 2)],
-    ids=["small", "large and short", "large and long"],
-)
-def test_only_a_large_and_short_loop_has_one_native_vector(n_vectors, n_operations, lanes):
-    n = n_vectors * native_lanes()
-    x, y = given("x", n), output("y", n)
-    element = Load(x, (I0,))
-    value = many_operations(element) if n_operations else compute(ps.sqr, element)
-    module = ir.Module("kernel")
-    emit(module, program(Loop((n,), (Store(y, (I0,), value),))), "kernel", [True])
-    widths = {int(found) for found in re.findall(r"<(\d+) x double>", str(module))}
-    assert widths == {lanes * native_lanes()}
 
 
 @both_kinds_of_lengths

@@ -10,7 +10,6 @@ The block before a loop is closed only after the loop is complete. Until then lo
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
-from math import prod
 
 from llvmlite import ir
 from pytensor.scalar.basic import Mul
@@ -29,14 +28,9 @@ from pymc_fastlogp.kernel.emit.scatter_by_run import Runs, runs_of_scatters
 from pymc_fastlogp.kernel.emit.scope import Scope
 from pymc_fastlogp.kernel.ir.expressions import Compute, Const, Index, Size
 from pymc_fastlogp.kernel.ir.loops import Accumulate, Call, Check, Loop, PrefixSum, Statement, Store
-from pymc_fastlogp.kernel.ir.traversal import depends_on, expressions, is_call
+from pymc_fastlogp.kernel.ir.traversal import depends_on, is_call
 from pymc_fastlogp.kernel.llvm import I64, Number, as_i64
-from pymc_fastlogp.kernel.native.target import native_lanes
 from pymc_fastlogp.kernel.scalars.cost import TRANSCENDENTAL, arithmetic_cost
-
-# A loop of at most SHORT native vectors and at least LARGE operations computes one native vector per iteration. LLVM compiles half as much code, and
-# the operations of one vector suffice to fill the pipelines (``python -m benchmarks.limits``).
-SHORT, LARGE = 32, 64
 
 
 def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None:
@@ -51,21 +45,19 @@ def emit_loop(function: Function, loop: Loop, is_repeated: bool = False) -> None
         _conditional(runs, _no_axis_is_empty(runs, lengths)) as inside,
     ):
         function.allocate_scratch(inside, loop)
-        is_large = not is_repeated and _is_large_and_short(loop, lengths)
-        _Nest(function, loop, lengths, is_large).run(Scope(inside, function.known, patterns))
+        _Nest(function, loop, lengths).run(Scope(inside, function.known, patterns))
 
 
 class _Nest:
     """Code generation for one loop of the program."""
 
-    def __init__(self, function: Function, loop: Loop, lengths: list[Number], is_large: bool):
+    def __init__(self, function: Function, loop: Loop, lengths: list[Number]):
         self.function = function
         self.loop = loop
         self.lengths = lengths
         # Set when the outermost scope is known.
         self.first: ir.Value | None = None
-        most = min(function.lanes, native_lanes()) if is_large else function.lanes
-        self.width = 1 if is_call(loop) else _width(lengths, most)
+        self.width = 1 if is_call(loop) else _width(lengths, function.lanes)
         self.reductions: dict[Statement, Reduction | RunningResult] = {}
         self.runs: list[Runs] = []
         self.adds_again = any(_adds_again(statement, len(lengths)) for statement in loop.body)
@@ -241,14 +233,6 @@ def _reduction_level(
     if isinstance(statement, Check):
         return 0
     return patterns.level_of(statement.index) if patterns.is_uniform(statement.index) else None
-
-
-def _is_large_and_short(loop: Loop, lengths: list[Number]) -> bool:
-    """Return whether one native vector per iteration halves much code of a loop, and few iterations are left to overlap."""
-    n = prod(length for length in lengths if isinstance(length, int))
-    if not all(isinstance(length, int) for length in lengths) or n > SHORT * native_lanes():
-        return False
-    return sum(isinstance(expr, Compute) for expr in expressions(loop)) >= LARGE
 
 
 def _width(lengths: list[Number], most: int) -> int:
