@@ -310,6 +310,23 @@ def test_data_of_other_likelihoods_become_constants_of_the_same_memory(likelihoo
     np.testing.assert_array_equal(gradient, expected[1])
 
 
+def test_frozen_data_do_not_change_with_the_data_of_the_model():
+    model = model_of(distinct)
+    compiled = pymc_fastlogp.compile_pymc_model(model)
+    before = compiled.logp_dlogp(np.ones(1))
+    pm.set_data({"x": 2 * X, "treated": 1 - TREATED}, model=model)
+    for found, expected in zip(compiled.logp_dlogp(np.ones(1)), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert pymc_fastlogp.compile_pymc_model(model).logp_dlogp(np.ones(1))[0] != before[0]
+
+
+@pytest.mark.parametrize("likelihood", [distinct, effect_a_row, design_matrix])
+def test_explain_says_the_same_of_data_without_a_copy(likelihood, monkeypatch):
+    found = pymc_fastlogp.explain(model_of(likelihood)).sentences()
+    monkeypatch.setattr(array_rows, "MIN_ROWS", N + 1)
+    assert found == pymc_fastlogp.explain(model_of(likelihood)).sentences()
+
+
 def test_each_likelihood_is_reduced_by_itself():
     found = with_distinct_rows(model_of(one_that_repeats_and_one_that_does_not))
     assert {*found.merged} == {"count"}
