@@ -43,6 +43,10 @@ FIRES = {
         pt.gammaincc(np.float32(1), pt.exp(f32)),
         pt.exp(-pt.exp(f32)),
     ),
+    "gammaincc of a guarded number": (
+        pt.gammaincc(1.0, pt.switch(x < 0, 0.0, x)),
+        pt.exp(-pt.switch(x < 0, 0.0, x)),
+    ),
     "logarithm of gammaincc": (pt.log(pt.gammaincc(1.0, rate)), -rate),
     "gammainc": (pt.gammainc(1.0, rate), -pt.expm1(-rate)),
     "logarithm of gammainc": (pt.log(pt.gammainc(1.0, rate)), pt.log1mexp(-rate)),
@@ -104,6 +108,7 @@ SPELLINGS = {
     "no counts, binomial": pm.logcdf(pm.Binomial.dist(trials, PROBABILITY), np.zeros(N)),
     "not all, binomial": pm.logcdf(pm.Binomial.dist(trials, PROBABILITY), trials - 1.0),
     "Poisson": above_zero(pm.Poisson.dist(rate)),
+    "Poisson, rate that may be negative": above_zero(pm.Poisson.dist(3.0 + x)),
     "negative binomial": above_zero(pm.NegativeBinomial.dist(mu=rate, alpha=shape)),
     "binomial": above_zero(pm.Binomial.dist(9, PROBABILITY)),
     "hurdle, Poisson": pm.logp(pm.HurdlePoisson.dist(0.7, rate), COUNTS),
