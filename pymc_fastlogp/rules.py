@@ -145,6 +145,13 @@ RULES: tuple[Rule, ...] = (
     ),
     # In `canonicalize`, before all rules about rows, which then see each part of a join.
     Rule("fastlogp_split_join", "rows.compact.split_join.local_split_join", "canonicalize"),
+    # In `canonicalize`, where PyTensor then takes the logarithm of the exponential.
+    Rule(
+        "fastlogp_elementary_incomplete",
+        "scalars.identities.elementary_incomplete",
+        "canonicalize",
+        is_exact=True,
+    ),
     # In `canonicalize`, before the rules about switches, which then drop the switch around the power.
     Rule("fastlogp_log_power", "switches.log_power.local_log_power", "canonicalize"),
     # In `canonicalize`, before rows are compacted, so that their terms have no mask.

@@ -18,6 +18,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pytensor.scalar as ps
 from pytensor.graph.basic import Apply, Constant
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
@@ -34,6 +35,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_fastlogp.analysis.elemwise import is_elemwise, operands
 from pymc_fastlogp.analysis.intervals import (
     HUGE,
     Interval,
@@ -140,8 +142,20 @@ def _elemwise(walk: _Walk, node: Apply, where: Chosen) -> Interval | None:
         return None
     whole = of_full_shape(node)
     xs = [walk.of(x, where if x in whole else None) for x in node.inputs]
+    if (bound := _bound_of_guarded(node)) is not None and not (least := walk.of(bound)).nan:
+        xs[2] = replace(xs[2], low=max(xs[2].low, least.low))
     result = interval(xs)
     return replace(result, nan=result.nan or any(x.nan for x in xs))
+
+
+def _bound_of_guarded(node: Apply) -> TensorVariable | None:
+    """Return ``c`` if a node computes ``switch(x < c, u, x)``, None for other nodes."""
+    if not is_elemwise(node.op, ps.Switch):
+        return None
+    match operands(node.inputs[0], ps.LT):
+        case [x, bound] if x is node.inputs[2]:
+            return bound
+    return None
 
 
 def _of_first_input(walk: _Walk, node: Apply, where: Chosen) -> Interval:

@@ -102,6 +102,10 @@ RANGES = {
     "a maximum with what may be nan": (pt.maximum(pt.exp(x) + 2, 1), Interval(1, INF, nan=True)),
     "a minimum": (pt.minimum(number, 0.5), Interval(0, 0.5)),
     "a switch": (pt.switch(flag, 3.0, -2.0), Interval(-2, 3)),
+    "a switch that guards its branch": (pt.switch(x < 0, 1.0, x), Interval(0, INF, nan=True)),
+    "a switch that guards another branch": (pt.switch(x < 0, 1.0, y), Interval(nan=True)),
+    "a switch that compares with nan": (pt.switch(x < y, 1.0, x), Interval(nan=True)),
+    "a switch that selects what is small": (pt.switch(x < 0, x, 1.0), Interval(nan=True)),
     "a switch with a branch that may be nan": (
         pt.switch(flag, pt.exp(x), 1.0),
         Interval(0, INF, nan=True),

@@ -41,6 +41,8 @@ BINARY = (
         lambda u, v: pt.add(u, v, u),
         lambda u, v: pt.mul(u, v, v),
         lambda u, v: pt.switch(u > v, u, v),
+        lambda u, v: pt.switch(u < v, v, u),
+        lambda u, v: pt.switch(u < 0, v, u),
     ),
 )
 COMPARE = (pt.ge, pt.gt, pt.le, pt.lt)

@@ -101,3 +101,45 @@ def test_effects_written_as_a_loop_agree():
         3.0 * nothing - ERROR**2,
     ):
         assert_same_value_and_gradient(rows.sum(), values, rtol=1e-13)
+
+
+# Rows that a switch hides from every term that differs by row.
+FEW, MOST = GROUP == 3, GROUP != 3
+LATENT = pt.vector("latent", shape=(ROWS,))
+eta = effect[GROUP] + slope * X
+HIDDEN = {
+    "one term": (pt.switch(FEW, pt.cosh(eta), 0.0), FEW),
+    "two terms": (pt.switch(FEW, pt.exp(eta) - pt.cosh(eta), 0.0), FEW),
+    "two masks": (
+        pt.switch(FEW, pt.exp(eta), pt.switch(GROUP == 2, pt.cosh(eta), effect[GROUP])),
+        FEW,
+        GROUP == 2,
+    ),
+    "weights": (pt.switch(FEW, Y * pt.exp(eta), 0.0), FEW),
+    "infinite elsewhere": (pt.switch(FEW, pt.log(pt.where(FEW, 1.0, 0.0) * pt.exp(eta)), 0.0), FEW),
+    "a value for each row": (pt.switch(FEW, pt.exp(LATENT), 0.0), FEW),
+}
+STAY = {
+    "most rows": pt.switch(MOST, pt.exp(eta), 0.0),
+    "both branches": pt.switch(FEW, pt.exp(eta), pt.cosh(eta)),
+    "another term": pt.switch(FEW, pt.exp(eta), 0.0) + pt.cosh(eta),
+}
+AT = {
+    effect: np.linspace(-1.0, 1.0, 4),
+    slope: np.array(0.3),
+    LATENT: np.linspace(-1.0, 1.0, ROWS),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_rows_hidden_from_all_terms_leave_the_loop(name):
+    rows, *masks = HIDDEN[name]
+    shapes = shapes_of_sums(rows.sum())
+    assert {(mask.sum(),) for mask in masks} <= {*shapes}
+    assert (ROWS,) not in shapes
+    assert_same_value_and_gradient(rows.sum(), AT, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_rows_that_a_term_needs_stay(name):
+    assert shapes_of_sums(STAY[name].sum()) == [(ROWS,)]

@@ -20,7 +20,8 @@ sufficient statistics of an exponential family: a Poisson likelihood ``y * eta[g
 :math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of
 a row that cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is
 not ``0.0``. Where :math:`h` is finite but a derivative is infinite, the gradient may be infinite instead of NaN,
-because weights are summed before they meet the derivative.
+because weights are summed before they meet the derivative. Rows that a constant mask hides from all terms are not computed, so
+an infinite derivative there gives no NaN.
 
 The parts of the derivation:
 
@@ -35,7 +36,8 @@ When it applies
 - A ``Sum`` of floats, or an ``All``, over one or several axes, directly or below parameter checks of PyMC. Checks are
   kept.
 - The rows read constants, and parameters at constant indices: numpy data, or frozen ``pm.Data``.
-- The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved.
+- The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved. Or less than 0.7 of the rows are
+  inside the mask of a term that is summed by row, as the positive counts of a hurdle model.
 
 Terms with keys that hardly repeat stay in a loop over the rows: with a continuous covariate in a negative binomial
 likelihood, ``gammaln(y + alpha)`` alone moves to the distinct counts.
@@ -277,6 +279,8 @@ def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -
     weights = cells.weights(term) if term.weights else [counts]
     if factor is None:
         return _aligned(weights[0], ndim)
+    if not term.weights and (counts == 1).all():
+        return factor
     weighted = add_all(_aligned(weight, ndim) * factor for weight in weights)
     return weighted if counts.all() else switch(_aligned(counts > 0, ndim), weighted, 0)
 
