@@ -20,8 +20,7 @@ sufficient statistics of an exponential family: a Poisson likelihood ``y * eta[g
 :math:`h` is unchanged, so both sides differ by the rounding of sums and weights only. Splitting may move apart terms of
 a row that cancel, so the error is relative to the sum of absolute terms. Keys are compared by their bits: ``-0.0`` is
 not ``0.0``. Where :math:`h` is finite but a derivative is infinite, the gradient may be infinite instead of NaN,
-because weights are summed before they meet the derivative. Rows that a constant mask hides from all terms are not computed, so
-an infinite derivative there gives no NaN.
+because weights are summed before they meet the derivative.
 
 The parts of the derivation:
 
