@@ -101,12 +101,6 @@ FAMILIES = {
     "zero_inflated_binomial": lambda eta: pm.ZeroInflatedBinomial(
         "y", pm.Beta("psi", 2, 2), 20, pm.math.sigmoid(eta), observed=zero_inflated
     ),
-    "hurdle_poisson": lambda eta: pm.HurdlePoisson(
-        "y", pm.Beta("psi", 2, 2), pt.exp(eta), observed=zero_inflated
-    ),
-    "hurdle_negative_binomial": lambda eta: pm.HurdleNegativeBinomial(
-        "y", pm.Beta("psi", 2, 2), pt.exp(eta), pm.HalfNormal("alpha"), observed=zero_inflated
-    ),
     "hurdle_gamma": lambda eta: pm.HurdleGamma(
         "y", pm.Beta("psi", 2, 2), 2.0, pt.exp(eta), observed=zero_inflated
     ),
@@ -124,9 +118,6 @@ FAMILIES = {
     ),
     "truncated": lambda eta: pm.Truncated(
         "y", pm.Normal.dist(eta, pm.HalfNormal("s")), lower=0.0, observed=positive
-    ),
-    "truncated_binomial": lambda eta: pm.Truncated(
-        "y", pm.Binomial.dist(20, pm.math.sigmoid(eta)), lower=1, observed=counts.clip(1)
     ),
     "truncated_logistic": lambda eta: pm.Truncated(
         "y", pm.Logistic.dist(eta, pm.HalfNormal("s")), -1.0, 1.0, observed=np.clip(y, -1, 1)

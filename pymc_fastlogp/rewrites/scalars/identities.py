@@ -33,7 +33,7 @@ When it refuses
 - An incomplete function of an argument that is not known to be in the interval of the table. Outside of it PyTensor's function is NaN.
 - Incomplete functions at other integers. They are polynomials times ``exp(-x)``, whose gradient cancels for small ``x``.
 
-At ``a == x == 0``, and for an infinite ``a`` with ``x == 1``, ``betainc`` is a number, and the right sides are NaN. PyMC's checks of
+``betainc`` at ``a == x == 0``, or for an infinite ``a`` and ``x == 1``, is one before and NaN after the rewrite. PyMC's checks of
 parameters exclude the first point, and PyMC's log density is NaN at the second one.
 """
 

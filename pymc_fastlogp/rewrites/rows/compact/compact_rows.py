@@ -278,8 +278,6 @@ def _weighted(term: Term, factor: TensorVariable | None, cells: WeightedCells) -
     weights = cells.weights(term) if term.weights else [counts]
     if factor is None:
         return _aligned(weights[0], ndim)
-    if not term.weights and (counts == 1).all():
-        return factor
     weighted = add_all(_aligned(weight, ndim) * factor for weight in weights)
     return weighted if counts.all() else switch(_aligned(counts > 0, ndim), weighted, 0)
 

@@ -6,8 +6,7 @@ loop with a finer key:
 
 - A term joins if the loop has at most :math:`1 / 0.7` times as many cells as the term.
 - Plain arithmetic always joins, unless the term would add weight loads for at least four times as many cells.
-- Terms whose keys are at least 0.7 of the rows stay in a loop over the rows. Rows that are masked in all these terms leave this loop
-  if less than 0.7 of the rows remain.
+- Terms whose keys are at least 0.7 of the rows stay in a loop over the rows.
 - Constants that are only added have a loop with one cell, which is a constant.
 
 Shared subexpressions are then computed once, and large numbers that cancel within a row still cancel within a cell.
@@ -37,7 +36,7 @@ import numpy as np
 
 from pymc_fastlogp.analysis.gathers import Where
 from pymc_fastlogp.rewrites.rows.compact.terms import Term
-from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of, narrowest, rows_in
+from pymc_fastlogp.rewrites.rows.view.chunks import chunks_of, rows_in
 from pymc_fastlogp.rewrites.rows.view.columns import NO_COLUMNS, ColumnsRead, RowReads
 from pymc_fastlogp.rewrites.rows.view.keys import MAX_DISTINCT_SHARE, Codes
 
@@ -80,11 +79,6 @@ class CellLoop:
         return int(self.used.sum())
 
     @property
-    def is_by_row(self) -> bool:
-        """Return whether each row is a cell."""
-        return self.codes is None or self.codes.n_cells == len(self.codes.of_row)
-
-    @property
     def is_constant(self) -> bool:
         """Return whether all terms are constants."""
         return self.codes is not None and all(term.factor is None for term in self.terms)
@@ -108,10 +102,9 @@ class Grouping:
         self.where = where
 
     def loops(self, terms: Sequence[Term]) -> list[CellLoop]:
-        """Return the loops."""
+        """Return the loops. A loop over the rows comes first."""
         loops: list[CellLoop] = []
         alone = [self.alone(term) for term in terms if term.mask is None or term.mask.any()]
-        self._leave_masked_rows_out([loop for loop in alone if loop.codes is None])
         for own in sorted(alone, key=lambda loop: (loop.is_constant, -loop.n_cells)):
             loop = next((loop for loop in reversed(loops) if self._joins(own, loop)), None)
             if loop is None:
@@ -129,24 +122,15 @@ class Grouping:
             return CellLoop(None, frozenset(), np.ones(self.grid.n_rows, dtype=bool), [term])
         return CellLoop(codes, self.keys.partitions(columns), self._occupied(term, codes), [term])
 
-    def _leave_masked_rows_out(self, by_row: Sequence[CellLoop]) -> None:
-        """Make each row a cell, if less than :data:`MAX_DISTINCT_SHARE` of the rows are inside a mask of these loops' terms."""
-        if not by_row or any(loop.terms[0].mask is None for loop in by_row):
-            return
-        n_rows = self.grid.n_rows
-        codes = Codes(np.arange(n_rows, dtype=narrowest(n_rows)), n_rows)
-        used = [self._occupied(loop.terms[0], codes) for loop in by_row]
-        if np.logical_or.reduce(used).sum() < self.keys.limit:
-            for loop, rows in zip(by_row, used, strict=True):
-                loop.codes, loop.used = codes, rows
-
     def _joins(self, own: CellLoop, loop: CellLoop) -> bool:
         """Return whether a term joins ``loop``, which has at least as many cells."""
-        if own.is_by_row or not (loop.is_by_row or own.key <= loop.key):
-            return own.is_by_row and loop.is_by_row
+        if loop.codes is not None and not own.key <= loop.key:
+            return False
         is_apart = may_leave(own.terms[0], self.grid.n_rows)
         if is_apart or loop.is_constant:
             return is_apart and loop.is_constant
+        if own.codes is None:
+            return loop.codes is None
         if MIN_CELL_RATIO * own.n_cells <= loop.n_cells and _reads_weights_alone(
             own.terms[0], loop
         ):
