@@ -35,8 +35,7 @@ When it applies
 - A ``Sum`` of floats, or an ``All``, over one or several axes, directly or below parameter checks of PyMC. Checks are
   kept.
 - The rows read constants, and parameters at constant indices: numpy data, or frozen ``pm.Data``.
-- The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved. Or less than 0.7 of the rows are
-  inside the mask of a term that is summed by row, as the positive counts of a hurdle model.
+- The distinct keys of a term are fewer than 0.7 of the rows, and at least 32 evaluations are saved.
 
 Terms with keys that hardly repeat stay in a loop over the rows: with a continuous covariate in a negative binomial
 likelihood, ``gammaln(y + alpha)`` alone moves to the distinct counts.
