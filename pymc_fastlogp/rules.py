@@ -139,6 +139,16 @@ RULES: tuple[Rule, ...] = (
         "stabilize",
         is_exact=True,
     ),
+    # In `canonicalize`, before the gradient, which then has no product of matrices.
+    Rule(
+        "fastlogp_diag_of_product", "linalg.diag_of_product.local_diag_of_product", "canonicalize"
+    ),
+    # In `canonicalize`, before all rules about rows, which then see the index of the rows in the table.
+    Rule(
+        "fastlogp_gather_of_gather",
+        "rows.gather_of_gather.local_gather_of_gather",
+        "canonicalize",
+    ),
     # In `canonicalize`, before all rules about rows, which then treat complete rows apart from imputed rows.
     Rule(
         "fastlogp_split_imputed", "rows.compact.split_imputed.local_split_imputed", "canonicalize"

@@ -503,6 +503,23 @@ def change_points_of_categories():
 
 
 @in_zoo
+def groups_of_groups():
+    """Each row has a group of level 1, each of these a group of level 2; both indices select effects."""
+    coarse = np.arange(GROUPS) % 3
+    eta = pm.Normal("a", shape=3)[coarse][group] + pm.Normal("b") * x
+    pm.Poisson("y", pt.exp(eta), observed=counts)
+
+
+@in_zoo
+def heavy_tailed_rows():
+    """A multivariate Student t by the Mahalanobis distances of all rows."""
+    precision = pm.HalfNormal("tau", shape=3)
+    from_mean = X - pm.Normal("mu", shape=3)
+    distances = pt.diag(from_mean @ pt.diag(precision) @ from_mean.T)
+    pm.Potential("y", N * pt.log(precision).sum() / 2 - 3.5 * pt.log1p(distances / 4).sum())
+
+
+@in_zoo
 def whitened_effects():
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, shape=2))
     mean, a = pm.Normal("mean", shape=(2, 1)), pm.Flat("a", shape=(2, GROUPS))

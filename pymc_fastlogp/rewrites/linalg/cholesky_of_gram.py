@@ -73,12 +73,17 @@ def local_cholesky_of_gram(fgraph: FunctionGraph, node: Apply) -> list[TensorVar
 
 
 def root_of_gram(x: TensorVariable) -> TensorVariable | None:
-    """Return ``L`` if ``x`` is ``L @ L.T`` of any matrix ``L``."""
+    """Return ``L`` if ``x`` is ``L @ L.T`` of any matrix ``L``, which may be a transpose."""
     if not isinstance(x.owner_op, Dot):
         return None
     left, right = x.owner.inputs
-    is_transpose = isinstance(right.owner_op, DimShuffle) and right.owner.op.is_matrix_transpose
-    return left if is_transpose and right.owner.inputs[0] is left else None
+    is_gram = _is_transpose(right, left) or _is_transpose(left, right)
+    return left if is_gram else None
+
+
+def _is_transpose(x: TensorVariable, y: TensorVariable) -> bool:
+    is_transpose = isinstance(x.owner_op, DimShuffle) and x.owner.op.is_matrix_transpose
+    return is_transpose and x.owner.inputs[0] is y
 
 
 def without_leading_axes(x: TensorVariable) -> TensorVariable:
