@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import wraps
 
+import numpy as np
 import nutpie
 import pymc as pm
 import pytensor
@@ -84,14 +85,15 @@ def trouble_with(seed: int) -> str:
 
 
 def refused_upstream(model: pm.Model, seed: int) -> set[type[Exception]]:
-    """Return what upstream's compiler raises with the plugin off, of the floats and the data that `check` compiles with."""
+    """Return the error of upstream's compiler or function with the plugin off, of the floats and the data that `check` compiles with."""
     precision = precision_of(model)
     try:
         with pytensor.config.change_flags(floatX=precision), pymc_fastlogp.disabled():
-            if precision == "float32":
-                model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
-            else:
+            if precision != "float32":
                 nutpie.compile_pymc_model(model, freeze_model=is_frozen(model, seed))
+            function = model.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+            function.set_extra_values({})
+            function(np.zeros(sum(x.size for x in model.initial_point().values())))
     except Exception as error:
         return {type(error)}
     return set()
