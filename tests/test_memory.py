@@ -11,7 +11,7 @@ from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.graph import rewrite_graph
 
 import pymc_fastlogp
-from benchmarks.compile_time.rows import GROUPS, MODELS, counts, data_bytes
+from benchmarks.compile_time.rows import GROUPS, MODELS, counts, data_bytes, logit
 from benchmarks.machine import process_memory
 from pymc_fastlogp.benchmarking.run import compile_model
 from pymc_fastlogp.config import switched
@@ -77,16 +77,6 @@ def test_distinct_rows_take_little_memory_beside_the_data(make):
     _, peak = traced_peak(lambda: pymc_fastlogp.compile_pymc_model(model))
     # One batch of rows takes 30 MB or less.
     assert peak < 1.5 * data_bytes(model) + 30e6
-
-
-def logit(rows):
-    """Return a model of data in which no two rows are equal."""
-    rng = np.random.default_rng(0)
-    with pm.Model() as model:
-        group = pm.Data("group_index", rng.integers(GROUPS, size=rows))
-        eta = pm.Normal("a", shape=GROUPS)[group] + pm.Normal("b") * pm.Data("x", rng.random(rows))
-        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("observed", rng.integers(2, size=rows)))
-    return model
 
 
 @pytest.mark.slow

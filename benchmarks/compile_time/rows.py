@@ -43,17 +43,29 @@ def counts(rows: int) -> pm.Model:
     return model
 
 
+def logit(rows: int) -> pm.Model:
+    """Return a model of binary outcomes with a continuous covariate, so that no two rows are equal."""
+    rng = np.random.default_rng(data.SEED)
+    with pm.Model() as model:
+        group = pm.Data("group_index", rng.integers(GROUPS, size=rows))
+        eta = pm.Normal("a", shape=GROUPS)[group] + pm.Normal("b") * pm.Data("x", rng.random(rows))
+        pm.Bernoulli("y", logit_p=eta, observed=pm.Data("observed", rng.integers(2, size=rows)))
+    return model
+
+
+# Models whose rows repeat or become triangular factors.
 MODELS: dict[str, Callable[[int], pm.Model]] = {
     "counts": counts,
     "radon": radon.make,
     "varying_slope": varying_slope.make,
     "mrp": mrp.make,
 }
+ALL_MODELS = MODELS | {"logit": logit}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("models", nargs="*", metavar="MODEL", default=[*MODELS])
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=[*ALL_MODELS])
     parser.add_argument("--rows", type=int, default=ROWS)
 
 
@@ -73,8 +85,8 @@ def measure(name: str, rows: int, side: str) -> tuple[int, int, float]:
     compiled = {"sample": pymc_fastlogp.compile_pymc_model}.get(
         side, partial(compile_model, side=side)
     )
-    compiled(MODELS[name](WARM_UP_ROWS))
-    model = MODELS[name](rows)
+    compiled(ALL_MODELS[name](WARM_UP_ROWS))
+    model = ALL_MODELS[name](rows)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, start = process_memory("VmRSS"), seconds_now()
